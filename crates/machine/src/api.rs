@@ -1,0 +1,198 @@
+//! What the machine offers: load PTX, put buffers into its memory, launch a grid, read findings and buffers back.
+//! It knows PTX only: no tasks, no tolerances, no candidates. It has no clock.
+
+use std::collections::BTreeMap;
+
+pub use warpsmith_num::tensor_core::Numerics;
+
+/// A global-memory allocation of exactly its bytes, with red zones around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub u32);
+
+/// A kernel argument.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arg {
+    /// A 64-bit global pointer to the buffer's first byte.
+    Buffer(BufferId),
+    /// Scalar or struct by value, little endian, of exactly the parameter's size.
+    Bytes(Vec<u8>),
+}
+
+/// One grid. Dimensions x, y, z.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    pub entry: String,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub cluster: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: u32,
+    pub args: Vec<Arg>,
+}
+
+/// How a launch runs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub numerics: Numerics,
+    /// Warp-instructions of the whole grid; reaching it ends the launch as [`End::LimitReached`].
+    pub max_instructions: u64,
+    /// Seed of the schedule: the order of warps within a CTA and of lanes' groups.
+    pub schedule_seed: u64,
+    /// Late: asynchronous copies land at the last legal moment; early: at issue.
+    pub async_copies: AsyncCopies,
+    /// Shared memory limit of a CTA in bytes (static + dynamic), from the target.
+    pub max_shared_bytes: u32,
+    /// Host threads; 0: one for each core.
+    pub threads: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AsyncCopies {
+    Early,
+    Late,
+}
+
+/// What a finding is about. The words are those of the record's `kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FindingKind {
+    UninitializedRead,
+    OutOfBounds,
+    MisalignedAccess,
+    SharedRace,
+    GlobalRace,
+    /// A read of, or write to, bytes that a cp.async still has in flight.
+    AsyncInFlight,
+    BarrierDivergence,
+    Deadlock,
+    Trap,
+    /// An `.aligned` instruction that part of a warp executes.
+    DivergentAligned,
+    /// A shuffle from, or a warp-synchronous instruction by, a lane outside the member mask.
+    InactiveLane,
+    /// A write to constant or parameter memory, a call through a bad pointer, an unsupported address space.
+    InvalidAccess,
+    /// `assert` failed in the kernel.
+    AssertFailed,
+}
+
+impl FindingKind {
+    pub const ALL: [FindingKind; 13] = [
+        FindingKind::UninitializedRead,
+        FindingKind::OutOfBounds,
+        FindingKind::MisalignedAccess,
+        FindingKind::SharedRace,
+        FindingKind::GlobalRace,
+        FindingKind::AsyncInFlight,
+        FindingKind::BarrierDivergence,
+        FindingKind::Deadlock,
+        FindingKind::Trap,
+        FindingKind::DivergentAligned,
+        FindingKind::InactiveLane,
+        FindingKind::InvalidAccess,
+        FindingKind::AssertFailed,
+    ];
+
+    /// The word in records and in `// fault: KIND` marks.
+    pub fn word(self) -> &'static str {
+        match self {
+            FindingKind::UninitializedRead => "uninitialized_read",
+            FindingKind::OutOfBounds => "out_of_bounds",
+            FindingKind::MisalignedAccess => "misaligned_access",
+            FindingKind::SharedRace => "shared_race",
+            FindingKind::GlobalRace => "global_race",
+            FindingKind::AsyncInFlight => "async_in_flight",
+            FindingKind::BarrierDivergence => "barrier_divergence",
+            FindingKind::Deadlock => "deadlock",
+            FindingKind::Trap => "trap",
+            FindingKind::DivergentAligned => "divergent_aligned",
+            FindingKind::InactiveLane => "inactive_lane",
+            FindingKind::InvalidAccess => "invalid_access",
+            FindingKind::AssertFailed => "assert_failed",
+        }
+    }
+}
+
+/// A place in the kernel: the CUDA line where `.loc` gives one, the PTX line always.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Site {
+    /// As `.file` names it; None without line information.
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    pub ptx_line: u32,
+    /// The opcode as written.
+    pub opcode: String,
+}
+
+/// A place in memory, as people name it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// `global`, `shared`, `local`, `const`, `param`, `register`
+    pub space: &'static str,
+    /// The buffer's name as given to [`crate::Memory::alloc`], the variable's or the register's.
+    pub object: Option<String>,
+    /// Byte offset inside the object; negative or past its end for out-of-bounds.
+    pub offset: i64,
+    /// Bytes of the access.
+    pub bytes: u32,
+    /// Bytes of the object.
+    pub object_bytes: u64,
+}
+
+/// One defect, deduplicated by (kind, site, other site); `count` says how often it was met.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    pub kind: FindingKind,
+    /// One sentence: what happened, with names and numbers.
+    pub message: String,
+    /// Where. For an uninitialised read: where the undefined value was read, not where it did harm.
+    pub site: Site,
+    /// The other side: the conflicting access of a race, the use of an undefined value, who is waited for.
+    pub other: Option<Site>,
+    pub entry: String,
+    pub cta: [u32; 3],
+    pub warp: u32,
+    pub lane: Option<u32>,
+    pub place: Option<Place>,
+    pub count: u64,
+}
+
+/// How a launch ended. A program's misbehaviour is data; only a broken machine is an error.
+#[derive(Debug, Clone, PartialEq)]
+pub enum End {
+    Completed,
+    /// Stopped by an error that leaves nothing to go on with (trap, out of bounds, deadlock ...): see the findings.
+    Faulted,
+    /// `what` is `instructions`.
+    LimitReached { what: &'static str, limit: u64 },
+    /// An opcode, operand form or resource that the machine does not have.
+    Unsupported { what: String, site: Option<Site> },
+    /// The launch itself is impossible: no such entry, a grid of zero, a block over 1024 threads, too much shared
+    /// memory, arguments that do not fit the parameters.
+    InvalidLaunch { what: String },
+}
+
+/// What was executed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counters {
+    pub warp_instructions: u64,
+    pub lane_instructions: u64,
+    /// By tensor-core mnemonic (`mma`, `wmma.mma`): warp-level operations.
+    pub tensor_ops: u64,
+    /// Static instructions of the entry, and how many of them executed at least once.
+    pub static_instructions: u64,
+    pub covered_instructions: u64,
+    /// Warp-instructions by mnemonic.
+    pub by_mnemonic: BTreeMap<String, u64>,
+    /// Opcodes that ran with an approximation of the hardware's result.
+    pub approximate: BTreeMap<String, u64>,
+}
+
+/// All that a launch leaves, besides the buffers' contents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    pub end: End,
+    pub findings: Vec<Finding>,
+    pub counters: Counters,
+    /// What the kernel printed, at most 64 KiB.
+    pub printed: String,
+}

@@ -1,0 +1,2 @@
+//! The PTX machine (being written).
+pub mod api;

@@ -1,0 +1,2 @@
+//! Bit-exact numbers (being written).
+pub mod tensor_core;

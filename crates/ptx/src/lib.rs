@@ -1,0 +1,2 @@
+//! PTX text -> typed tree. Knows the language, not the meaning of any instruction.
+pub mod ast;

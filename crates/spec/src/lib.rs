@@ -1,0 +1,2 @@
+//! Nouns (being written).
+pub mod record;

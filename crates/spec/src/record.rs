@@ -1,0 +1,260 @@
+//! The record of a run (`warpsmith.run/1`): what `--json` prints and `summary.json` holds. Pure data; absent parts are absent.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub const RUN_SCHEMA: &str = "warpsmith.run/1";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub schema: String,
+    pub run: RunInfo,
+    pub environment: Environment,
+    #[serde(default)]
+    pub not_applicable: Vec<NotApplicable>,
+    /// Kernels shown because they must fail: not part of what is judged.
+    #[serde(default)]
+    pub examples: Vec<ResultRecord>,
+    pub results: Vec<ResultRecord>,
+    #[serde(default)]
+    pub accept: Vec<AcceptRecord>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// The folder's name, `20261121-193015-check`.
+    pub name: String,
+    pub command: Vec<String>,
+    /// RFC 3339, UTC.
+    pub started: String,
+    pub warpsmith: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git_commit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git_dirty: Option<bool>,
+    /// The secret of the inputs' generator where one was drawn; logged so that the run replays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed_secret: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    pub os: String,
+    pub arch: String,
+    pub cpus: usize,
+    /// Which compiler made the artifacts: a toolkit's id, or the committed layer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toolkit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NotApplicable {
+    pub candidate: String,
+    pub shape: String,
+    pub why: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateStatus {
+    Passed,
+    Failed,
+    Blocked,
+    NotRun,
+    Unavailable,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictWord {
+    Passed,
+    CompileFailed,
+    Faulted,
+    Incorrect,
+    Rejected,
+    TimedOut,
+    Unsupported,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gates {
+    pub compile: GateStatus,
+    pub correctness: GateStatus,
+    pub performance: GateStatus,
+    pub profile: GateStatus,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    Error,
+    Note,
+}
+
+/// One thing that was found, by any gate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FindingRecord {
+    pub severity: Severity,
+    /// snake_case class, for example `uninitialized_read`.
+    pub kind: String,
+    /// kebab-case id with a page in `warpsmith explain`, for example `uninitialized-read`.
+    pub code: String,
+    /// `compile` | `correctness` | `performance` | `profile`
+    pub gate: String,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cta: Option<[u32; 3]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warp: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lane: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<Vec<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+}
+
+/// What ptxas and the SASS say of one entry for one target.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct EntryRecord {
+    pub registers: u32,
+    /// Static shared memory.
+    pub shared_bytes: u32,
+    /// Dynamic shared memory of the launch plan at this shape.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dynamic_shared_bytes: Option<u64>,
+    pub stack_bytes: u32,
+    pub spill_bytes: u32,
+    /// SASS tensor-core opcodes by kind (HMMA, QMMA, QGMMA, HGMMA, IMMA), with how many there are.
+    pub tensor_ops: BTreeMap<String, u64>,
+    pub ptx_sha256: String,
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitedErrors {
+    pub rel_frobenius: f64,
+    pub worst_row: f64,
+    pub limit_rel_frobenius: f64,
+    pub limit_worst_row: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorstElement {
+    pub index: Vec<u64>,
+    /// None stands for a value that JSON cannot hold (NaN, infinities); `got_text` says which.
+    pub got: Option<f64>,
+    pub want: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub got_text: Option<String>,
+}
+
+/// One output against its oracle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckRecord {
+    pub kernel: LimitedErrors,
+    pub end_to_end: LimitedErrors,
+    pub max_abs_err: f64,
+    pub mean_abs_err: f64,
+    pub rmse: f64,
+    /// Share (percent) of elements beyond a tolerance scaled with the output's RMS; reported, not judged.
+    pub pct_bad: f64,
+    pub cosine: f64,
+    pub nan: u64,
+    pub inf: u64,
+    pub worst: WorstElement,
+    /// Rows judged and rows there are; fewer where the shape is too large to do whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_checked: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_total: Option<u64>,
+}
+
+/// One candidate on one workload for one target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultRecord {
+    pub candidate: String,
+    pub task: String,
+    pub shape: String,
+    pub symbols: BTreeMap<String, i64>,
+    pub causal: bool,
+    pub format: String,
+    pub distribution: String,
+    pub scales: String,
+    pub seed: u64,
+    pub target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    pub levers: BTreeMap<String, i64>,
+    pub backend: String,
+    pub numerics: String,
+    pub gates: Gates,
+    pub verdict: VerdictWord,
+    #[serde(default)]
+    pub findings: Vec<FindingRecord>,
+    /// The first error of `findings`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finding: Option<FindingRecord>,
+    /// target -> entry -> evidence.
+    pub compile: BTreeMap<String, BTreeMap<String, EntryRecord>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<BTreeMap<String, CheckRecord>>,
+    /// Filled by gate 3 only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<serde_json::Value>,
+    /// What the machine executed: instructions, coverage, approximations. Never a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<ExecutionRecord>,
+    /// True where this pass was earned before, by the same artifact, plan, workload and limits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cached: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ExecutionRecord {
+    pub warp_instructions: u64,
+    pub lane_instructions: u64,
+    pub tensor_ops: u64,
+    pub static_instructions: u64,
+    pub covered_instructions: u64,
+    #[serde(default)]
+    pub approximate: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AcceptRecord {
+    pub criterion: String,
+    pub target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actual: Option<f64>,
+    /// `held` | `missed` | `not_run`
+    pub status: String,
+}
+
+/// `{"error": ...}` on stdout with `--json`, for errors of usage (exit 2) and environment (exit 3).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorRecord {
+    pub code: String,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
