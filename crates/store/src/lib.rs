@@ -1,1 +1,14 @@
-//! (being written)
+//! Runs on disk: an append-only journal, and what is derived from it.
+//!
+//! A run directory is complete and readable after a kill at any moment: it appears by rename together with its first
+//! event, every event is one line appended and flushed, and `summary.json` is a fold over the journal that can be made
+//! again at will. Nothing here knows how a kernel is judged, nor prints anything.
+//! Limits: a journal line of at most 16 MiB; a torn last line (a kill in mid-write) is dropped on reading.
+
+mod atomic;
+mod journal;
+mod run_dir;
+
+pub use atomic::write_atomic;
+pub use journal::{Event, JournalError, fold, read_journal};
+pub use run_dir::{RunDir, RunDirError, stamp_now, timestamp_now};

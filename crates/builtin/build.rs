@@ -1,0 +1,6 @@
+//! New files in the embedded folders have to reach the binary too.
+fn main() {
+    for folder in ["kernels", "tasks", "tests/faults", "docs/explain", "artifacts"] {
+        println!("cargo:rerun-if-changed=../../{folder}");
+    }
+}

@@ -1,0 +1,86 @@
+//! What the binary carries: the built-in kernels and their headers, the fault kernels, the tasks, the pages of
+//! `warpsmith explain`, and the committed layer of artifacts. So the main job needs no file beside the binary.
+//!
+//! Texts only: nothing here is parsed or judged. Names are canonical, relative to the repository's root, with `/`.
+
+use include_dir::{Dir, DirEntry, include_dir};
+use std::collections::BTreeMap;
+
+static KERNELS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../kernels");
+static TASKS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../tasks");
+static FAULTS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../tests/faults");
+static EXPLAIN: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../docs/explain");
+static LAYER: &[u8] = include_bytes!("../../../artifacts/layer.bin");
+
+/// Candidates under `kernels/`: every `.cu` file that opens with front matter, sorted by path.
+pub fn kernels() -> Vec<(String, &'static str)> {
+    candidates(&KERNELS, "kernels")
+}
+
+/// The kernels of `tests/faults`, each with one deliberate fault, and their right twins under `tests/faults/right`.
+pub fn faults() -> Vec<(String, &'static str)> {
+    candidates(&FAULTS, "tests/faults")
+}
+
+/// Headers for `#include <warpsmith/...>`: `warpsmith/mma.cuh` -> text.
+pub fn headers() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    if let Some(include) = KERNELS.get_dir("include") {
+        for (path, text) in files(include) {
+            let name = path.strip_prefix("include/").unwrap_or(&path).to_string();
+            found.insert(name, text.to_string());
+        }
+    }
+    found
+}
+
+/// Task folders: name -> (file name -> text).
+pub fn tasks() -> BTreeMap<String, BTreeMap<String, &'static str>> {
+    let mut found: BTreeMap<String, BTreeMap<String, &'static str>> = BTreeMap::new();
+    for (path, text) in files(&TASKS) {
+        if let Some((task, rest)) = path.split_once('/') {
+            found.entry(task.to_string()).or_default().insert(rest.to_string(), text);
+        }
+    }
+    found
+}
+
+/// Pages of `warpsmith explain`: code -> Markdown.
+pub fn explain_pages() -> BTreeMap<String, &'static str> {
+    files(&EXPLAIN).into_iter().filter_map(|(path, text)| Some((path.strip_suffix(".md")?.to_string(), text))).collect()
+}
+
+/// The table of codes, as TOML.
+pub fn explain_index() -> &'static str {
+    EXPLAIN.get_file("index.toml").and_then(|f| f.contents_utf8()).unwrap_or("")
+}
+
+/// The committed, read-only layer of compile artifacts; empty before the first `cargo xtask layer`.
+pub fn layer() -> &'static [u8] {
+    LAYER
+}
+
+fn candidates(dir: &'static Dir, prefix: &str) -> Vec<(String, &'static str)> {
+    let mut found: Vec<_> = files(dir)
+        .into_iter()
+        .filter(|(path, text)| path.ends_with(".cu") && text.starts_with("//!"))
+        .map(|(path, text)| (format!("{prefix}/{path}"), text))
+        .collect();
+    found.sort();
+    found
+}
+
+fn files(dir: &'static Dir) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    for entry in dir.entries() {
+        match entry {
+            DirEntry::Dir(inner) => found.extend(files(inner)),
+            DirEntry::File(file) => {
+                if let Some(text) = file.contents_utf8() {
+                    found.push((file.path().to_string_lossy().replace('\\', "/"), text));
+                }
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,99 @@
+//! The journal: one JSON object a line, numbered by `seq` from 0, and the fold that turns it into a record.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use warpsmith_spec::record::{AcceptRecord, Environment, NotApplicable, RUN_SCHEMA, ResultRecord, RunInfo, RunRecord};
+
+const MAX_LINE_BYTES: usize = 16 << 20;
+
+/// What can happen in a run. The journal is the run's only state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Always the first.
+    RunStarted { run: RunInfo, environment: Environment },
+    /// A candidate and shape that its constraints exclude.
+    NotApplicable { entry: NotApplicable },
+    /// A kernel shown because it must fail.
+    Example { result: Box<ResultRecord> },
+    /// One candidate judged on one workload.
+    Result { result: Box<ResultRecord> },
+    /// The criteria that the task or the candidate states.
+    Accept { criteria: Vec<AcceptRecord> },
+    /// The run was ended from outside, in order.
+    Interrupted,
+    /// Always the last of a run that came to its end.
+    RunFinished { exit_code: i32 },
+}
+
+/// One line.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Line {
+    pub seq: u64,
+    pub at: String,
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("cannot read {path}: {source}", path = .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path}:{line}: not an event of a warpsmith journal: {why}", path = .path.display())]
+    Line { path: PathBuf, line: usize, why: String },
+    #[error("{path} does not begin with a `run_started` event: not a run's journal, or the run never began", path = .path.display())]
+    NoStart { path: PathBuf },
+}
+
+/// Reads a journal back. A torn last line is what a kill leaves, and is dropped; a damaged line before it is an error.
+///
+/// # Errors
+/// The file cannot be read, a line is no event, or the numbers do not run 0, 1, 2 ...
+pub fn read_journal(path: &Path) -> Result<Vec<Event>, JournalError> {
+    let text = fs::read_to_string(path).map_err(|source| JournalError::Read { path: path.into(), source })?;
+    let mut events = Vec::new();
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    for (i, line) in complete.lines().enumerate() {
+        let at = |why: String| JournalError::Line { path: path.into(), line: i + 1, why };
+        if line.len() > MAX_LINE_BYTES {
+            return Err(at(format!("the line has {} bytes, more than {MAX_LINE_BYTES}", line.len())));
+        }
+        let line: Line = serde_json::from_str(line).map_err(|e| at(e.to_string()))?;
+        if line.seq != i as u64 {
+            return Err(at(format!("seq is {}, expected {i}", line.seq)));
+        }
+        events.push(line.event);
+    }
+    Ok(events)
+}
+
+/// The record that a run's events amount to.
+///
+/// # Errors
+/// The first event is not [`Event::RunStarted`].
+pub fn fold(path: &Path, events: &[Event]) -> Result<RunRecord, JournalError> {
+    let Some(Event::RunStarted { run, environment }) = events.first() else {
+        return Err(JournalError::NoStart { path: path.into() });
+    };
+    let mut record = RunRecord {
+        schema: RUN_SCHEMA.into(),
+        run: run.clone(),
+        environment: environment.clone(),
+        not_applicable: Vec::new(),
+        examples: Vec::new(),
+        results: Vec::new(),
+        accept: Vec::new(),
+    };
+    for event in &events[1..] {
+        match event {
+            Event::NotApplicable { entry } => record.not_applicable.push(entry.clone()),
+            Event::Example { result } => record.examples.push((**result).clone()),
+            Event::Result { result } => record.results.push((**result).clone()),
+            Event::Accept { criteria } => record.accept.clone_from(criteria),
+            Event::RunStarted { .. } | Event::Interrupted | Event::RunFinished { .. } => {}
+        }
+    }
+    Ok(record)
+}

@@ -1,0 +1,164 @@
+//! One run's folder: made in one step, appended to, read back.
+
+use crate::atomic::write_atomic;
+use crate::journal::{Event, JournalError, Line, fold, read_journal};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use warpsmith_spec::record::RunRecord;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunDirError {
+    #[error("{path} exists and is not empty; a run never writes into another one's folder", path = .0.display())]
+    Exists(PathBuf),
+    #[error("cannot write the run to {path}: {source}", path = .path.display())]
+    NotWritable { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// A run that is being written.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    journal: File,
+    next_seq: u64,
+    events: Vec<Event>,
+}
+
+impl RunDir {
+    /// Makes the folder `path` with `first` as its first event. Until the rename nothing of it can be seen.
+    ///
+    /// # Errors
+    /// `path` is there and not empty, or cannot be written.
+    pub fn create(path: &Path, first: Event) -> Result<Self, RunDirError> {
+        let failed = |source| RunDirError::NotWritable { path: path.into(), source };
+        if occupied(path) {
+            return Err(RunDirError::Exists(path.into()));
+        }
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(failed)?;
+        let staging = tempfile::Builder::new().prefix(".run-").tempdir_in(parent).map_err(failed)?;
+        let mut journal = OpenOptions::new()
+            .create_new(true)
+            .append(true)
+            .open(staging.path().join("journal.jsonl"))
+            .map_err(failed)?;
+        append(&mut journal, 0, &first).map_err(failed)?;
+        open_to_all(staging.path()).map_err(failed)?;
+        let staged = staging.keep();
+        // An empty folder in the way is replaced; one that filled up meanwhile is not.
+        let _ = fs::remove_dir(path);
+        if let Err(source) = fs::rename(&staged, path) {
+            let _ = fs::remove_dir_all(&staged);
+            return Err(if occupied(path) { RunDirError::Exists(path.into()) } else { failed(source) });
+        }
+        Ok(RunDir { path: path.into(), journal, next_seq: 1, events: vec![first] })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one event; it is on its way to the disk when this returns.
+    ///
+    /// # Errors
+    /// No space, or the folder is gone.
+    pub fn push(&mut self, event: Event) -> Result<(), RunDirError> {
+        append(&mut self.journal, self.next_seq, &event)
+            .map_err(|source| RunDirError::NotWritable { path: self.path.join("journal.jsonl"), source })?;
+        self.next_seq += 1;
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// What has happened so far, as a record.
+    pub fn record(&self) -> Result<RunRecord, RunDirError> {
+        Ok(fold(&self.path.join("journal.jsonl"), &self.events)?)
+    }
+
+    /// Writes a file of evidence under the run, making its folders.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write(&self, relative: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
+        let path = self.path.join(relative);
+        let failed = |source| RunDirError::NotWritable { path: path.clone(), source };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        write_atomic(&path, bytes).map_err(failed)
+    }
+
+    /// Points `latest` beside the run at it, where the platform has symbolic links; elsewhere writes its name there.
+    pub fn mark_latest(&self) {
+        let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else { return };
+        let latest = parent.join("latest");
+        // A convenience: that it cannot be made is no reason to fail a run.
+        let _ = point_at(&latest, Path::new(name));
+    }
+
+    /// A finished or interrupted run's record, folded from its journal.
+    ///
+    /// # Errors
+    /// No journal there, or a damaged one.
+    pub fn load(path: &Path) -> Result<RunRecord, RunDirError> {
+        let journal = path.join("journal.jsonl");
+        Ok(fold(&journal, &read_journal(&journal)?)?)
+    }
+}
+
+fn occupied(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => path.symlink_metadata().is_ok(),
+    }
+}
+
+fn append(journal: &mut File, seq: u64, event: &Event) -> io::Result<()> {
+    let line = Line { seq, at: timestamp_now(), event: event.clone() };
+    let mut bytes = serde_json::to_vec(&line).map_err(io::Error::other)?;
+    bytes.push(b'\n');
+    // One write a line, so that a kill tears at most the last one.
+    journal.write_all(&bytes)?;
+    journal.flush()
+}
+
+#[cfg(unix)]
+fn open_to_all(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(not(unix))]
+fn open_to_all(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn point_at(latest: &Path, name: &Path) -> io::Result<()> {
+    if latest.is_symlink() {
+        fs::remove_file(latest)?;
+    }
+    std::os::unix::fs::symlink(name, latest)
+}
+
+#[cfg(not(unix))]
+fn point_at(latest: &Path, name: &Path) -> io::Result<()> {
+    fs::write(latest, name.to_string_lossy().as_bytes())
+}
+
+/// Now, as RFC 3339 in UTC, to the second.
+pub fn timestamp_now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+/// Now, as it stands in a run's name: `20261121-193015`, UTC.
+pub fn stamp_now() -> String {
+    timestamp_now()
+        .chars()
+        .filter(|c| c.is_ascii_digit() || *c == 'T')
+        .map(|c| if c == 'T' { '-' } else { c })
+        .collect()
+}
