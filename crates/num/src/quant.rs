@@ -1,0 +1,1 @@
+//! Quantisers (next commit).
