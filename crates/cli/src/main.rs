@@ -1,1 +1,58 @@
-fn main() {}
+//! `warpsmith`: arguments -> configuration -> library -> exit code. The only crate that prints.
+
+mod args;
+mod cmd;
+mod error;
+mod output;
+mod paths;
+mod progress;
+mod toolkits;
+
+use args::{Cli, Command};
+use clap::Parser;
+use clap::error::ErrorKind;
+use error::CliError;
+use std::ffi::OsString;
+
+fn main() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|a| a == warpsmith_compile::CHILD_ARG) {
+        warpsmith_compile::child_main(&arguments[2..]);
+    }
+    let json = arguments.iter().any(|a| a == "--json");
+    let code = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => match dispatch(&cli) {
+            Ok(code) => code,
+            Err(error) => output::error(&error, cli.common.json),
+        },
+        Err(error) => usage(&error, json),
+    };
+    std::process::exit(code);
+}
+
+fn dispatch(cli: &Cli) -> Result<i32, CliError> {
+    let common = &cli.common;
+    match &cli.command {
+        None => cmd::check::main_job(common),
+        Some(Command::Check(check)) => cmd::check::check(common, check),
+        Some(Command::List) => cmd::list::list(common),
+        Some(Command::Explain { code }) => cmd::explain::explain(common, code.as_deref()),
+        Some(Command::New(what)) => cmd::new::new(common, what),
+        Some(Command::Toolkit { fetch }) => cmd::toolkit::toolkit(common, *fetch),
+        Some(Command::Cache { action }) => cmd::cache::cache(common, action.as_ref()),
+        Some(Command::Doctor) => cmd::doctor::doctor(common),
+    }
+}
+
+/// Help and version are no errors; all else that clap refuses is wrong usage.
+fn usage(error: &clap::Error, json: bool) -> i32 {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let _ = error.print();
+        return 0;
+    }
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let message = lines.next().unwrap_or("wrong usage").trim_start_matches("error: ").to_string();
+    let hint: Vec<_> = lines.collect();
+    output::error(&CliError::usage("wrong-usage", message).hint(hint.join("; ")), json)
+}

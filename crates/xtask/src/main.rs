@@ -1,1 +1,47 @@
-fn main() {}
+//! Automation for developers: `cargo xtask COMMAND`.
+//!
+//!     tidy                      the repository's rules
+//!     layer [--check]           make the committed layer of artifacts, or see that it is fresh
+//!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
+//!     gpu-tests                 the tests that need a CUDA device, on one
+
+mod layer;
+mod num_digests;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["tidy"] => tidy::run(&root()),
+        ["layer"] => layer::make(&root()),
+        ["layer", "--check"] => layer::check(&root()),
+        ["num-digests", ..] => num_digests::run(),
+        ["gpu-tests"] => gpu_tests(),
+        _ => Err("usage: cargo xtask tidy | layer [--check] | num-digests INCLUDE_DIR | gpu-tests".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn gpu_tests() -> Result<(), String> {
+    let status = Command::new("cargo")
+        .args(["test", "--workspace", "--", "--ignored"])
+        .current_dir(root())
+        .status()
+        .map_err(|e| format!("cargo: {e}"))?;
+    if status.success() { Ok(()) } else { Err("some GPU test failed".into()) }
+}
+
+/// The repository's root: two folders above this crate.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default()
+}

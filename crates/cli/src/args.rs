@@ -1,0 +1,161 @@
+//! The command line as typed. Nothing is resolved here: names are looked up, and defaults filled in, by the commands.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Proves CUDA kernels right without a GPU: compiles them and executes their real PTX on the CPU.
+#[derive(Debug, Parser)]
+#[command(name = "warpsmith", version, disable_help_subcommand = true)]
+#[command(after_help = "Without a command: gates 1 and 2 on the built-in ladder of FP8 attention kernels.\n\
+    Exit codes: 0 all that was judged passed; 1 some verdict is not `passed`; 2 wrong usage or a malformed file; 3 the tool or its environment failed.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// The run's folder; ./runs/STAMP-NAME if not given. A folder that is not empty is refused
+    #[arg(long, global = true, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the record as one JSON document, and nothing else, on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Use this CUDA toolkit instead of the first fitting one that is found
+    #[arg(long, global = true, value_name = "DIR")]
+    pub toolkit: Option<PathBuf>,
+    /// Which line of toolkits to look for and to fetch: 13 or, for older drivers, 12
+    #[arg(long, global = true, value_name = "LINE", default_value_t = 13, value_parser = clap::value_parser!(u8).range(12..=13))]
+    pub toolkit_line: u8,
+    /// Say more about what is done
+    #[arg(long, short, global = true)]
+    pub verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Gates 1 and 2: compile the kernels, execute them, compare with f64
+    Check(CheckArgs),
+    /// Tasks with their shapes, kernels with their levers, targets, distributions
+    List,
+    /// What a finding or an error means: a wrong kernel, the right one, how to mend it
+    Explain {
+        /// A code or a kind, as findings carry it; without one, all of them
+        code: Option<String>,
+    },
+    /// A starting point for a kernel or a task of your own
+    #[command(subcommand)]
+    New(NewCommand),
+    /// Which CUDA compiler is used, and why
+    Toolkit {
+        /// Fetch the pinned compiler into the cache if none is found
+        #[arg(long)]
+        fetch: bool,
+    },
+    /// Sizes of what is cached
+    Cache {
+        #[command(subcommand)]
+        action: Option<CacheCommand>,
+    },
+    /// What this machine can do, and the next step for what it cannot
+    Doctor,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Remove cached artifacts and passes
+    Clean {
+        /// The fetched toolkit too
+        #[arg(long)]
+        toolkit: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NewCommand {
+    /// NAME.cu in the current folder: a small, right FP8 attention kernel to change
+    Kernel {
+        name: String,
+        /// Propose front matter for a CUDA file that has none
+        #[arg(long, value_name = "FILE.cu")]
+        from: Option<PathBuf>,
+    },
+    /// The folder NAME with task.toml and reference.py
+    Task { name: String },
+}
+
+#[derive(Debug, Args, Default)]
+pub struct CheckArgs {
+    /// Candidate files, or names of built-in kernels; without any, all built-in ones of --task
+    pub files: Vec<String>,
+    /// Only kernels of this task; `fp8_sdpa` if neither it nor a file is given. A folder with a task.toml is taken too
+    #[arg(long)]
+    pub task: Option<String>,
+    /// Names of the task's shapes, or shapes themselves (1x8x777x64), separated by commas
+    #[arg(long, value_delimiter = ',')]
+    pub shapes: Vec<String>,
+    /// Seeds of the inputs, separated by commas
+    #[arg(long, value_delimiter = ',')]
+    pub seeds: Vec<u64>,
+    /// Input formats: e4m3, e5m2, u8
+    #[arg(long, value_delimiter = ',')]
+    pub format: Vec<String>,
+    /// Layouts of the scales: tensor, head, block
+    #[arg(long, value_delimiter = ',')]
+    pub scales: Vec<String>,
+    /// Distributions of the inputs: needles (the default), normal, outliers, peaked, shifted, constant, zeros
+    #[arg(long, value_delimiter = ',')]
+    pub dist: Vec<String>,
+    /// Masks: full, causal; both where the kernel takes `causal`
+    #[arg(long, value_delimiter = ',')]
+    pub mask: Vec<String>,
+    /// Where gate 2 runs. `auto` takes the CPU where there is no GPU
+    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    pub backend: BackendArg,
+    /// Tensor-core arithmetic of the PTX machine: the target's own, or plain f32
+    #[arg(long, value_enum, default_value_t = NumericsArg::Faithful)]
+    pub numerics: NumericsArg,
+    /// The target that gate 2 executes; the kernel's first one if not given
+    #[arg(long)]
+    pub target: Option<String>,
+    /// A lever's value, NAME=VALUE; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// A named configuration of the kernel
+    #[arg(long)]
+    pub config: Option<String>,
+    /// All configurations, or all valid combinations of levers
+    #[arg(long, conflicts_with = "config")]
+    pub sweep: bool,
+    /// The last gate to run
+    #[arg(long, value_enum, default_value_t = GateArg::Correctness)]
+    pub gate: GateArg,
+    /// Judge anew what has passed before
+    #[arg(long)]
+    pub fresh: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
+pub enum BackendArg {
+    #[default]
+    Auto,
+    Gpu,
+    Cpu,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
+pub enum NumericsArg {
+    #[default]
+    Faithful,
+    Fast,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
+pub enum GateArg {
+    Compile,
+    #[default]
+    Correctness,
+}

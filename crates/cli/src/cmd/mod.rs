@@ -1,0 +1,9 @@
+//! One file a command.
+
+pub mod cache;
+pub mod check;
+pub mod doctor;
+pub mod explain;
+pub mod list;
+pub mod new;
+pub mod toolkit;

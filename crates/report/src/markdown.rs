@@ -1,0 +1,156 @@
+//! `report.md`: the run for a pull request or a job summary. Verdict and conditions first, then gates with evidence.
+
+use crate::NOT_ON_A_GPU;
+use crate::rows::{HEAD, cells, worst_check};
+use crate::summary::{next_step, overall, place, short, word};
+use warpsmith_spec::record::{ResultRecord, RunRecord, Severity, VerdictWord};
+
+/// The whole report. Cells are escaped: a candidate's name or message cannot break out of its table.
+pub fn markdown(record: &RunRecord) -> String {
+    let overall = overall(record);
+    let mut text =
+        format!("# {}\n\n**{}.**\n\n{}\n\n", escape(&record.run.name), overall.sentence(), escape(&next_step(record)));
+    conditions(record, &mut text);
+    results(record, &mut text);
+    findings("Findings", record.results.iter().filter(|r| r.verdict != VerdictWord::Passed), &mut text);
+    findings("Shown because they must fail", record.examples.iter(), &mut text);
+    evidence(record, &mut text);
+    not_applicable(record, &mut text);
+    accept(record, &mut text);
+    text.push_str(&format!("## Reproduce\n\n```\n{}\n```\n", record.run.command.join(" ")));
+    text
+}
+
+fn conditions(record: &RunRecord, text: &mut String) {
+    let mut line = |name: &str, value: String| text.push_str(&format!("- {name}: {value}\n"));
+    line("started", record.run.started.clone());
+    line("warpsmith", record.run.warpsmith.clone());
+    if let Some(commit) = &record.run.git_commit {
+        let state = if record.run.git_dirty == Some(true) { ", with uncommitted changes" } else { "" };
+        line("git commit", format!("{commit}{state}"));
+    }
+    line("host", format!("{} {}, {} cores", record.environment.os, record.environment.arch, record.environment.cpus));
+    line("compiler", record.environment.toolkit.clone().unwrap_or_else(|| "none was needed".into()));
+    line("device", record.environment.device.clone().unwrap_or_else(|| format!("none: what passed is {NOT_ON_A_GPU}")));
+    text.push('\n');
+}
+
+fn results(record: &RunRecord, text: &mut String) {
+    if record.results.is_empty() {
+        return;
+    }
+    text.push_str("## Results\n\n");
+    text.push_str(&row(HEAD.iter().map(ToString::to_string)));
+    text.push_str(&row(HEAD.iter().map(|_| "---".to_string())));
+    for result in &record.results {
+        text.push_str(&row(cells(result).into_iter()));
+    }
+    text.push_str("\nrelF and worst row are relative errors against f64 on the quantised inputs; the limits are a factor of what an honest kernel errs on the same inputs. ");
+    text.push_str("A time appears only where a GPU was measured.\n\n");
+}
+
+fn findings<'a>(title: &str, results: impl Iterator<Item = &'a ResultRecord>, text: &mut String) {
+    let mut started = false;
+    for result in results {
+        for finding in &result.findings {
+            if !std::mem::replace(&mut started, true) {
+                text.push_str(&format!("## {title}\n\n"));
+            }
+            let level = if finding.severity == Severity::Error { "error" } else { "note" };
+            text.push_str(&format!(
+                "- **{}** on {}{}: {} `{}`{}: {}\n",
+                escape(&short(result)),
+                escape(&result.shape),
+                if result.causal { ", causal" } else { "" },
+                level,
+                finding.kind,
+                escape(&place(finding.file.as_deref(), finding.line)),
+                escape(&finding.message)
+            ));
+        }
+        if result.findings.is_empty() && result.verdict != VerdictWord::Passed {
+            text.push_str(&format!("- **{}**: {}\n", escape(&short(result)), word(result.verdict)));
+        }
+    }
+    if started {
+        text.push('\n');
+    }
+}
+
+fn evidence(record: &RunRecord, text: &mut String) {
+    let judged: Vec<_> = record.results.iter().filter(|r| r.execution.is_some() || r.check.is_some()).collect();
+    if judged.is_empty() {
+        return;
+    }
+    text.push_str("## Evidence\n\n| kernel | shape | mask | warp instructions | tensor operations | coverage | end to end relF / limit | tensor opcodes |\n|---|---|---|---|---|---|---|---|\n");
+    for result in judged {
+        let run = result.execution.clone().unwrap_or_default();
+        let end = worst_check(result).map_or("-".into(), |c| {
+            format!("{:.4} / {:.4}", c.end_to_end.rel_frobenius, c.end_to_end.limit_rel_frobenius)
+        });
+        let opcodes: Vec<_> = result
+            .compile
+            .iter()
+            .flat_map(|(target, entries)| {
+                entries.values().flat_map(move |e| e.tensor_ops.iter().map(move |(op, n)| format!("{target} {op} {n}")))
+            })
+            .collect();
+        text.push_str(&row([
+            short(result),
+            result.shape.clone(),
+            if result.causal { "causal" } else { "full" }.into(),
+            run.warp_instructions.to_string(),
+            run.tensor_ops.to_string(),
+            format!("{} of {}", run.covered_instructions, run.static_instructions),
+            end,
+            if opcodes.is_empty() { "none".into() } else { opcodes.join(", ") },
+        ]
+        .into_iter()));
+    }
+    text.push('\n');
+}
+
+fn not_applicable(record: &RunRecord, text: &mut String) {
+    if record.not_applicable.is_empty() {
+        return;
+    }
+    text.push_str("## Not applicable\n\n");
+    for entry in &record.not_applicable {
+        text.push_str(&format!("- {} {}: {}\n", escape(&entry.candidate), escape(&entry.shape), escape(&entry.why)));
+    }
+    text.push('\n');
+}
+
+fn accept(record: &RunRecord, text: &mut String) {
+    if record.accept.is_empty() {
+        return;
+    }
+    text.push_str("## Criteria\n\n| criterion | target | actual | status |\n|---|---|---|---|\n");
+    for c in &record.accept {
+        let actual = c.actual.map_or("-".into(), |a| a.to_string());
+        text.push_str(&row([c.criterion.clone(), c.target.clone(), actual, c.status.clone()].into_iter()));
+    }
+    text.push('\n');
+}
+
+fn row(cells: impl Iterator<Item = String>) -> String {
+    let cells: Vec<_> = cells.map(|c| escape(&c)).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// Names and messages may come from a hostile candidate: no markup of theirs reaches the page.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '|' | '*' | '_' | '<' | '>' | '[' | ']' | '#' if c != '_' || !out.ends_with(char::is_alphanumeric) => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out
+}

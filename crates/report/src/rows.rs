@@ -1,0 +1,73 @@
+//! One result as the cells that every table shows.
+
+use crate::summary::{short, word};
+use warpsmith_spec::record::{CheckRecord, GateStatus, ResultRecord};
+
+pub(crate) const HEAD: [&str; 10] = [
+    "kernel",
+    "shape",
+    "dims",
+    "mask",
+    "compile",
+    "correct",
+    "relF / limit",
+    "worst row / limit",
+    "regs, shared, spills",
+    "verdict",
+];
+
+pub(crate) fn cells(result: &ResultRecord) -> [String; 10] {
+    let dims: Vec<_> = ["B", "H", "Hq", "Hkv", "S", "Sq", "Sk", "D"]
+        .iter()
+        .filter_map(|s| result.symbols.get(*s))
+        .map(ToString::to_string)
+        .collect();
+    let dims = if dims.is_empty() {
+        result.symbols.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(" ")
+    } else {
+        dims.join(" ")
+    };
+    let check = worst_check(result);
+    [
+        short(result),
+        result.shape.clone(),
+        dims,
+        if result.causal { "causal" } else { "full" }.into(),
+        status(result.gates.compile).into(),
+        status(result.gates.correctness).into(),
+        check.map_or("-".into(), |c| pair(c.kernel.rel_frobenius, c.kernel.limit_rel_frobenius)),
+        check.map_or("-".into(), |c| pair(c.kernel.worst_row, c.kernel.limit_worst_row)),
+        resources(result),
+        word(result.verdict).into(),
+    ]
+}
+
+/// The output that comes closest to, or exceeds, its limit.
+pub(crate) fn worst_check(result: &ResultRecord) -> Option<&CheckRecord> {
+    let score = |c: &CheckRecord| c.kernel.rel_frobenius / c.kernel.limit_rel_frobenius.max(f64::MIN_POSITIVE);
+    result.check.as_ref()?.values().max_by(|a, b| score(a).total_cmp(&score(b)))
+}
+
+fn pair(value: f64, limit: f64) -> String {
+    format!("{value:.4} / {limit:.4}")
+}
+
+/// Registers, shared memory and spills of the judged target, the largest over its entries.
+pub(crate) fn resources(result: &ResultRecord) -> String {
+    let Some(entries) = result.compile.get(&result.target).filter(|e| !e.is_empty()) else { return "-".into() };
+    let registers = entries.values().map(|e| e.registers).max().unwrap_or(0);
+    let shared =
+        entries.values().map(|e| u64::from(e.shared_bytes) + e.dynamic_shared_bytes.unwrap_or(0)).max().unwrap_or(0);
+    let spills = entries.values().map(|e| e.spill_bytes).max().unwrap_or(0);
+    format!("{registers}, {shared} B, {spills}")
+}
+
+pub(crate) fn status(status: GateStatus) -> &'static str {
+    match status {
+        GateStatus::Passed => "passed",
+        GateStatus::Failed => "failed",
+        GateStatus::Blocked => "blocked",
+        GateStatus::NotRun => "not_run",
+        GateStatus::Unavailable => "unavailable",
+    }
+}

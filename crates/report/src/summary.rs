@@ -1,0 +1,96 @@
+//! The overall verdict and the step that follows from it.
+
+use std::collections::BTreeMap;
+use warpsmith_spec::record::{ResultRecord, RunRecord, VerdictWord};
+
+/// How a run as a whole ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overall {
+    pub judged: usize,
+    pub passed: usize,
+    /// Verdicts that are not `passed`, with how often each was given.
+    pub others: BTreeMap<VerdictWord, usize>,
+    /// Some result comes from a GPU.
+    pub on_gpu: bool,
+}
+
+impl Overall {
+    pub fn all_passed(&self) -> bool {
+        self.judged > 0 && self.passed == self.judged
+    }
+
+    /// One sentence.
+    pub fn sentence(&self) -> String {
+        let place = if self.on_gpu { "on the GPU" } else { "on the PTX machine, not run on a GPU" };
+        let mut text = format!("{} of {} passed {place}", self.passed, self.judged);
+        if !self.others.is_empty() {
+            let parts: Vec<_> = self.others.iter().map(|(v, n)| format!("{n} {}", word(*v))).collect();
+            text.push_str(&format!("; {}", parts.join(", ")));
+        }
+        text
+    }
+}
+
+/// Sums a record up. Examples are not judged and do not count.
+pub fn overall(record: &RunRecord) -> Overall {
+    let mut others = BTreeMap::new();
+    let mut passed = 0;
+    for result in &record.results {
+        if result.verdict == VerdictWord::Passed {
+            passed += 1;
+        } else {
+            *others.entry(result.verdict).or_insert(0) += 1;
+        }
+    }
+    Overall { judged: record.results.len(), passed, others, on_gpu: record.results.iter().any(|r| r.backend == "gpu") }
+}
+
+/// What to do next, with the command.
+pub fn next_step(record: &RunRecord) -> String {
+    let Some(bad) = record.results.iter().find(|r| r.verdict != VerdictWord::Passed) else {
+        return match record.results.first() {
+            Some(_) => "next: run it on a GPU; the PTX machine proves values and memory behaviour, never a time".into(),
+            None => "next: nothing was judged; `warpsmith list` shows tasks, shapes and kernels".into(),
+        };
+    };
+    let again = format!("warpsmith check {} --shapes {} --seeds {}", bad.candidate, bad.shape, bad.seed);
+    match &bad.finding {
+        Some(f) => {
+            let place = place(f.file.as_deref(), f.line);
+            format!("next: mend {}{place}, see `warpsmith explain {}`, then `{again}`", bad.candidate, f.code)
+        }
+        None => format!("next: `{again}`"),
+    }
+}
+
+pub(crate) fn place(file: Option<&str>, line: Option<u32>) -> String {
+    match (file, line) {
+        (Some(file), Some(line)) => format!(" at {file}:{line}"),
+        (Some(file), None) => format!(" in {file}"),
+        (None, Some(line)) => format!(" at line {line}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// The word that records and people use.
+pub(crate) fn word(verdict: VerdictWord) -> &'static str {
+    match verdict {
+        VerdictWord::Passed => "passed",
+        VerdictWord::CompileFailed => "compile_failed",
+        VerdictWord::Faulted => "faulted",
+        VerdictWord::Incorrect => "incorrect",
+        VerdictWord::Rejected => "rejected",
+        VerdictWord::TimedOut => "timed_out",
+        VerdictWord::Unsupported => "unsupported",
+    }
+}
+
+/// A candidate's short name: the file's stem, for tables.
+pub(crate) fn short(result: &ResultRecord) -> String {
+    let name = result.candidate.rsplit(['/', '\\']).next().unwrap_or(&result.candidate);
+    let stem = name.strip_suffix(".cu").unwrap_or(name);
+    match &result.config {
+        Some(config) => format!("{stem} {config}"),
+        None => stem.to_string(),
+    }
+}
