@@ -200,7 +200,7 @@ pub struct ResultRecord {
     pub target: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
-    pub levers: BTreeMap<String, i64>,
+    pub levers: BTreeMap<String, crate::levers::LeverValue>,
     pub backend: String,
     pub numerics: String,
     pub gates: Gates,

@@ -1,0 +1,189 @@
+//! The words of a workload's axes and of element types: one enum each, with its spelling in files, options and records.
+//!
+//! They know no arithmetic: what e4m3 means is `num`'s, what a distribution draws is the generator's.
+
+/// Makes an enum with spellings: `ALL`, `as_str`, `FromStr`, `Display` and serde all use the same word.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $noun:literal { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$vdoc])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The word in files, options and records.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = crate::error::SpecError;
+
+            fn from_str(word: &str) -> Result<$name, crate::error::SpecError> {
+                match word {
+                    $($word => Ok($name::$variant),)+
+                    _ => {
+                        let known = || $name::ALL.iter().map(|x| x.as_str());
+                        Err(crate::error::SpecError::new(
+                            crate::error::SpecCode::UnknownName,
+                            format!("unknown {} `{}`{}", $noun, crate::error::shown(word), crate::suggest::did_you_mean(word, known())),
+                        )
+                        .hint(format!("known: {}", crate::suggest::listed(known()))))
+                    }
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// How the inputs of a task with a format axis are encoded.
+    Format, "format" {
+        E4m3 = "e4m3",
+        E5m2 = "e5m2",
+        /// The older simulated 8 bits: unsigned, midpoint 128, one scale for each head.
+        U8 = "u8",
+        F16 = "f16",
+        Bf16 = "bf16",
+        F32 = "f32",
+    }
+}
+
+impl Format {
+    /// The macro that `defines = ["format"]` gives, `WS_FORMAT=WS_E4M3`.
+    pub fn macro_name(self) -> &'static str {
+        match self {
+            Format::E4m3 => "WS_E4M3",
+            Format::E5m2 => "WS_E5M2",
+            Format::U8 => "WS_U8",
+            Format::F16 => "WS_F16",
+            Format::Bf16 => "WS_BF16",
+            Format::F32 => "WS_F32",
+        }
+    }
+
+    /// What that macro expands to: never 0, which is what an undefined macro compares equal to.
+    pub fn macro_value(self) -> u32 {
+        match self {
+            Format::E4m3 => 1,
+            Format::E5m2 => 2,
+            Format::U8 => 3,
+            Format::F16 => 4,
+            Format::Bf16 => 5,
+            Format::F32 => 6,
+        }
+    }
+
+    /// The element type that tensors of this format have.
+    pub fn dtype(self) -> DType {
+        match self {
+            Format::E4m3 => DType::E4m3,
+            Format::E5m2 => DType::E5m2,
+            Format::U8 => DType::U8,
+            Format::F16 => DType::F16,
+            Format::Bf16 => DType::Bf16,
+            Format::F32 => DType::F32,
+        }
+    }
+}
+
+words! {
+    /// How many elements share one scale. `None`: the task has no scales.
+    ScaleLayout, "layout of scales" {
+        None = "none",
+        /// One for the whole tensor, shape ().
+        Tensor = "tensor",
+        /// One for each (batch, head), shape (B, H).
+        Head = "head",
+        /// One for each block of 128 tokens of a head, shape (B, H, ceil(S / 128)).
+        Block = "block",
+    }
+}
+
+impl ScaleLayout {
+    /// The macro that `defines = ["scales"]` gives, `WS_SCALES=WS_HEAD`, and its value.
+    pub fn macro_name(self) -> (&'static str, u32) {
+        match self {
+            ScaleLayout::None => ("WS_NONE", 4),
+            ScaleLayout::Tensor => ("WS_TENSOR", 1),
+            ScaleLayout::Head => ("WS_HEAD", 2),
+            ScaleLayout::Block => ("WS_BLOCK", 3),
+        }
+    }
+}
+
+words! {
+    /// How inputs are drawn.
+    Distribution, "distribution" {
+        /// Normal, but one query in four is 3 x a secret key: a kernel that leaves out one key fails.
+        Needles = "needles",
+        Normal = "normal",
+        Outliers = "outliers",
+        Peaked = "peaked",
+        Shifted = "shifted",
+        Constant = "constant",
+        Zeros = "zeros",
+    }
+}
+
+words! {
+    /// Which keys a query may see.
+    Mask, "mask" {
+        None = "none",
+        Causal = "causal",
+    }
+}
+
+words! {
+    /// Element types of tensors, workspaces and scalars.
+    DType, "dtype" {
+        I8 = "i8",
+        U8 = "u8",
+        I16 = "i16",
+        U16 = "u16",
+        I32 = "i32",
+        U32 = "u32",
+        I64 = "i64",
+        U64 = "u64",
+        F16 = "f16",
+        Bf16 = "bf16",
+        F32 = "f32",
+        F64 = "f64",
+        E4m3 = "e4m3",
+        E5m2 = "e5m2",
+    }
+}
+
+impl DType {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            DType::I8 | DType::U8 | DType::E4m3 | DType::E5m2 => 1,
+            DType::I16 | DType::U16 | DType::F16 | DType::Bf16 => 2,
+            DType::I32 | DType::U32 | DType::F32 => 4,
+            DType::I64 | DType::U64 | DType::F64 => 8,
+        }
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::Bf16 | DType::F32 | DType::F64 | DType::E4m3 | DType::E5m2)
+    }
+}
+
+words! {
+    /// In what P is kept by the honest kernel whose error the limits are a factor of.
+    Precision, "precision" {
+        E4m3 = "e4m3",
+        F16 = "f16",
+    }
+}
