@@ -1,7 +1,37 @@
-//! Tensor-core arithmetic: D = A x B + C as `mma.sync`, `wmma` and `wgmma` compute it.
+//! Tensor-core arithmetic: D = A x B + C as `mma.sync`, `wmma` and `wgmma` compute it, bit for bit.
+//!
+//! An NVIDIA tensor core does not add in f32. It takes C and a chunk of the products of one output, aligns all of them to the
+//! largest exponent among them, cuts every one off toward zero at F fractional bits, adds what is left exactly, and converts the
+//! sum to the accumulator's type: toward zero for f32, to nearest even for f16. The exponent of a product is the sum of its
+//! operands' exponents, before normalisation; subnormal operands have their format's smallest exponent, zeros have none.
+//!
+//! | generation | operands | terms per step | F | f32 result |
+//! |---|---|---|---|---|
+//! | Ampere, Ada | f16, bf16 | 8 | 24 | all 23 bits |
+//! | Ampere, Ada | tf32 | 4 | 24 | all 23 bits |
+//! | Ada | e4m3, e5m2 | 16 | 13 | 13 bits |
+//! | Hopper | f16, bf16, tf32 | all of the instruction's k | 25 | all 23 bits |
+//! | Hopper, `wgmma` | e4m3, e5m2 | 32 | 13 | 13 bits |
+//! | Hopper, `mma.sync` | e4m3, e5m2 | see below | 25 | all 23 bits |
+//!
+//! Hopper has no FP8 `mma.sync`: the compiler converts to f16, runs two f16 steps, the first over the terms with k % 4 < 2 from a zero
+//! accumulator, the second over the others from the first's result, and adds C at the end with an ordinary addition (seen in the SASS
+//! of ptxas 13.0). `wmma` equals `mma.sync`. Overflow of an f32 result gives infinity, not the largest finite value, although lesser results are
+//! truncated; a NaN result is 0x7FFFFFFF (f16: 0x7FFF); a result of zero is +0; the lower 13 bits of a tf32 operand are not read.
+//!
+//! Sources: MMA-Sim (arXiv 2511.10909) for all generations; for Hopper each row and rule above was compared with an H200 (2026-11-21,
+//! CUDA 13.0) on six million outputs from random bit patterns, subnormals, infinities, NaN and cancellation, with no difference
+//! (`tests/h200.rs` keeps a sample). Limits: Ampere and Ada rest on MMA-Sim alone; no sparse, block-scaled or tcgen05 products.
+//!
+//! [`exact`] is the definition in integers; [`lanes`] computes eight outputs at a time and must agree with it.
 
-use crate::CANONICAL_NAN;
-use crate::format::{Format, Overflow, Rounding};
+mod exact;
+mod integer;
+mod lanes;
+
+pub use integer::{Overflowing, multiply_accumulate_f64, multiply_accumulate_int};
+
+use crate::format::Format;
 
 /// Which tensor core is imitated. A property of the target GPU, not of the opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,6 +72,26 @@ impl Element {
         }
     }
 
+    /// Its width in a register: tf32 takes 32 bits.
+    pub const fn bits(self) -> usize {
+        match self {
+            Element::E4m3 | Element::E5m2 => 8,
+            Element::F16 | Element::Bf16 => 16,
+            Element::Tf32 => 32,
+        }
+    }
+
+    /// The value of a code in the lowest [`bits`](Element::bits) of a register, exactly.
+    pub fn decode(self, code: u32) -> f32 {
+        match self {
+            Element::F16 => crate::f16::to_f32(code as u16),
+            Element::Bf16 => crate::bf16::to_f32(code as u16),
+            Element::Tf32 => f32::from_bits(code),
+            Element::E4m3 => crate::e4m3::to_f32(code as u8),
+            Element::E5m2 => crate::e5m2::to_f32(code as u8),
+        }
+    }
+
     /// Whether it has 8 bits.
     pub const fn is_fp8(self) -> bool {
         matches!(self, Element::E4m3 | Element::E5m2)
@@ -78,103 +128,111 @@ pub struct Product {
 /// D = A x B + C.
 ///
 /// `a` is row-major m x k, `b` column-major (`b[j * k + i]`), `c` and `d` row-major m x n; all hold exactly decoded values (for an
-/// f16 accumulator `c` holds f16 values, and so will `d`). Slices shorter than that are a bug of the caller.
+/// f16 accumulator `c` holds f16 values, and so will `d`). Any m, n and k will do; those of the instructions are quick.
+///
+/// # Panics
+/// If a slice is shorter than the product says, which is a bug of the caller.
 pub fn multiply_accumulate(numerics: Numerics, product: &Product, a: &[f32], b: &[f32], c: &[f32], d: &mut [f32]) {
     let &Product { m, n, k, .. } = product;
-    for i in 0..m {
-        for j in 0..n {
-            d[i * n + j] = element(numerics, product, &a[i * k..][..k], &b[j * k..][..k], c[i * n + j]);
-        }
+    let (a, b, c, d) = (&a[..m * k], &b[..n * k], &c[..m * n], &mut d[..m * n]);
+    match Plan::of(numerics, product) {
+        Some(plan) if plan.chunks_are_supported(k) => lanes::faithful(product, &plan, a, b, c, d),
+        Some(plan) => exact::multiply_accumulate(product, &plan, a, b, c, d),
+        None => lanes::fast(product, a, b, c, d),
     }
 }
 
-fn element(numerics: Numerics, product: &Product, a: &[f32], b: &[f32], c: f32) -> f32 {
-    let generation = match numerics {
-        Numerics::Fast => {
-            let sum = a.iter().zip(b).fold(c, |sum, (a, b)| sum + a * b);
-            return match product.accumulator {
-                _ if sum.is_nan() => CANONICAL_NAN,
-                Accumulator::F32 => sum,
-                Accumulator::F16 => crate::f16::to_f32(crate::f16::from_f32(sum)),
-            };
-        }
-        Numerics::Faithful(generation) => generation,
-    };
-    let fp8 = product.a.is_fp8() || product.b.is_fp8();
-    let (bits, chunk, narrow) = match (generation, product.op) {
-        (Generation::Hopper, Op::Wgmma) if fp8 => (13, usize::MAX, true),
-        (Generation::Hopper, _) if fp8 => {
-            let half = |first: usize, c: f32| {
-                let pick = |x: &[f32]| -> Vec<f32> {
-                    x.iter().enumerate().filter(|(i, _)| i % 4 / 2 == first).map(|(_, &x)| x).collect()
-                };
-                fused(product, 25, false, &pick(a), &pick(b), c)
-            };
-            let sum = half(1, half(0, 0.0)) + c;
-            return match product.accumulator {
-                _ if sum.is_nan() => CANONICAL_NAN,
-                Accumulator::F32 => sum,
-                Accumulator::F16 => crate::f16::to_f32(crate::f16::from_f32(sum)),
-            };
-        }
-        (Generation::Hopper, _) => (25, usize::MAX, false),
-        _ if fp8 => (13, 16, true),
-        _ if product.a == Element::Tf32 => (24, 4, false),
-        _ => (24, 8, false),
-    };
-    let chunk = chunk.min(product.k.max(1));
-    a.chunks(chunk).zip(b.chunks(chunk)).fold(c, |c, (a, b)| fused(product, bits, narrow, a, b, c))
+/// The same by the slow definition in integers, [`exact`], whatever the shape: what the quick one is tested against.
+#[doc(hidden)]
+pub fn multiply_accumulate_by_definition(
+    generation: Generation,
+    product: &Product,
+    a: &[f32],
+    b: &[f32],
+    c: &[f32],
+    d: &mut [f32],
+) {
+    if let Some(plan) = Plan::of(Numerics::Faithful(generation), product) {
+        exact::multiply_accumulate(product, &plan, a, b, c, d);
+    }
 }
 
-/// Significand (signed, as an integer) and exponent: value = significand x 2^(exponent - 23), exponent at least the format's.
-fn split(value: f32, format: Format) -> (i64, i32) {
-    let bits = value.to_bits();
-    let field = ((bits >> 23) & 0xff) as i32;
-    let fraction = (bits & 0x7f_ffff) as i64;
-    let (mut significand, mut exponent) = if field == 0 { (fraction, -126) } else { (fraction | 1 << 23, field - 127) };
-    if exponent < format.min_exponent() {
-        significand >>= (format.min_exponent() - exponent).min(63);
-        exponent = format.min_exponent();
-    }
-    (if bits >> 31 != 0 { -significand } else { significand }, exponent)
+/// How an output is converted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// Toward zero, to this many mantissa bits of an f32.
+    F32 { mantissa_bits: u32 },
+    /// To nearest even.
+    F16,
 }
 
-fn fused(product: &Product, bits: i32, narrow: bool, a: &[f32], b: &[f32], c: f32) -> f32 {
-    let exact: f64 = a.iter().zip(b).map(|(&a, &b)| a as f64 * b as f64).sum::<f64>() + c as f64;
-    if exact.is_nan() {
-        return CANONICAL_NAN;
-    }
-    if exact.is_infinite() {
-        return exact as f32;
-    }
-    let truncated = |x: f32, element: Element| if element == Element::Tf32 { crate::tf32::truncate(x) } else { x };
-    let accumulator = match product.accumulator {
-        Accumulator::F32 => Format::F32,
-        Accumulator::F16 => Format::F16,
-    };
-    let (significand, exponent) = split(c, accumulator);
-    let mut terms = vec![((significand as i128) << 23, exponent)];
-    for (&a, &b) in a.iter().zip(b) {
-        let (sa, ea) = split(truncated(a, product.a), product.a.format());
-        let (sb, eb) = split(truncated(b, product.b), product.b.format());
-        terms.push((sa as i128 * sb as i128, ea + eb));
-    }
-    // Zeros have no exponent.
-    let largest = terms.iter().filter(|term| term.0 != 0).map(|term| term.1).max().unwrap_or(-126).max(-126);
-    let sum: i128 = terms
-        .iter()
-        .map(|&(significand, exponent)| {
-            let shift = 46 - bits + (largest - exponent).min(80);
-            significand.signum() * (significand.abs() >> shift.min(127))
+/// How a faithful product is computed: the table in the module's header as data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Plan {
+    /// F: fractional bits that each aligned term keeps.
+    fraction_bits: i32,
+    /// Terms added at once; the last chunk may have fewer.
+    chunk: usize,
+    output: Output,
+    /// Smallest exponents of A, B and C.
+    min_exponents: [i32; 3],
+    /// Hopper's FP8 `mma.sync`: the chunks take k % 4 < 2 first and then the others, C is added in the end.
+    unpacked: bool,
+    /// Exponents so wide that products leave the range of f32.
+    wide: bool,
+    truncate_tf32: [bool; 2],
+}
+
+impl Plan {
+    fn of(numerics: Numerics, product: &Product) -> Option<Plan> {
+        let Numerics::Faithful(generation) = numerics else { return None };
+        let &Product { a, b, accumulator, op, .. } = product;
+        let fp8 = a.is_fp8() || b.is_fp8();
+        let hopper = generation == Generation::Hopper;
+        let unpacked = fp8 && hopper && op != Op::Wgmma;
+        let narrow = fp8 && !unpacked;
+        let chunk = match (hopper, a) {
+            _ if unpacked => product.k.div_ceil(2),
+            (true, _) => product.k,
+            _ if fp8 => 16,
+            (false, Element::Tf32) => 4,
+            (false, _) => 8,
+        };
+        let format = |element: Element| if unpacked { Format::F16 } else { element.format() };
+        let c_format = if accumulator == Accumulator::F16 { Format::F16 } else { Format::F32 };
+        Some(Plan {
+            fraction_bits: if narrow {
+                13
+            } else if hopper {
+                25
+            } else {
+                24
+            },
+            chunk: chunk.clamp(1, product.k.max(1)),
+            output: match accumulator {
+                Accumulator::F16 => Output::F16,
+                Accumulator::F32 => Output::F32 { mantissa_bits: if narrow { 13 } else { 23 } },
+            },
+            min_exponents: [format(a).min_exponent(), format(b).min_exponent(), c_format.min_exponent()],
+            unpacked,
+            wide: format(a).exponent_bits > 5 || format(b).exponent_bits > 5,
+            truncate_tf32: [a == Element::Tf32, b == Element::Tf32],
         })
-        .sum();
-    let value = sum as f64 * 2f64.powi(largest - bits);
-    match product.accumulator {
-        Accumulator::F16 => crate::f16::to_f32(crate::f16::from_f64(value)),
-        Accumulator::F32 if narrow => {
-            let format = Format { exponent_bits: 8, mantissa_bits: 13, infinities: true };
-            format.decode(format.encode(value, Rounding::TowardZero, Overflow::Infinity)) as f32
+    }
+
+    /// The term that stands at place `index` of the order in which chunks take them.
+    fn term(&self, index: usize, k: usize) -> usize {
+        match self.unpacked {
+            false => index,
+            true if index < k / 2 => index / 2 * 4 + index % 2,
+            true => (index - k / 2) / 2 * 4 + 2 + index % 2,
         }
-        Accumulator::F32 => f32::from_bits(Format::F32.encode(value, Rounding::TowardZero, Overflow::Infinity)),
+    }
+
+    /// Whether [`lanes`] has the chunk length, and the sum of a chunk's products fits its 32 bits.
+    fn chunks_are_supported(&self, k: usize) -> bool {
+        let terms = [4, 8, 16, 32].contains(&self.chunk);
+        let fits = self.fraction_bits == 13 || self.chunk <= 16;
+        terms && fits && k.is_multiple_of(self.chunk) && (!self.unpacked || k.is_multiple_of(4))
     }
 }
