@@ -25,7 +25,8 @@ pub struct Module {
     pub variables: Vec<Variable>,
     /// `.entry` and `.func`; declarations have no body.
     pub functions: Vec<Function>,
-    /// Function-scope inlined names of `.loc ..., function_name` etc. are not kept.
+    /// `address_size 64`, `target debug`: words without the dot. Names of inlined functions
+    /// (`.loc ..., function_name`) are not kept; `.alias` is resolved, so that only aliasees are named.
     pub directives: Vec<String>,
 }
 
@@ -87,7 +88,8 @@ pub struct Variable {
     /// Bytes of the whole array; 0 for an unsized `.extern .shared x[]`.
     pub bytes: u64,
     pub is_extern: bool,
-    /// Initial contents, at most `bytes` long (the rest is zero); symbols have `(byte offset, symbol, addend)`.
+    /// Initial contents, at most `bytes` long (the rest is zero); symbols have `(byte offset, symbol, addend)`,
+    /// their bytes being zero in `init`. In arrays of bytes an address has 8 bytes, else one element.
     pub init: Vec<u8>,
     pub init_symbols: Vec<(u64, String, i64)>,
 }
@@ -108,12 +110,14 @@ pub struct Function {
     /// Return parameters of a `.func`.
     pub returns: Vec<Variable>,
     pub registers: Vec<Register>,
-    /// Function-scope `.shared`, `.local` and `.param` (call argument) variables; names are unique after scoping.
+    /// Function-scope `.shared`, `.local` and `.param` (call argument) variables; names are unique after scoping:
+    /// the second `param0` of a function is `param0@2`, as is one that hides a module-scope variable.
     pub variables: Vec<Variable>,
     /// None: a declaration only.
     pub instructions: Vec<Instruction>,
     pub has_body: bool,
-    /// `.maxntid`, `.reqntid`, `.minnctapersm`, `.maxnreg`, `.explicitcluster`, `.reqnctapercluster`, ... with their numbers.
+    /// `maxntid`, `reqntid`, `minnctapersm`, `maxnreg`, `explicitcluster`, `reqnctapercluster`, ... with their
+    /// numbers; the words are without the dot.
     pub directives: Vec<(String, Vec<u64>)>,
     /// `.callprototype` labels of indirect calls: name -> (returns, params).
     pub prototypes: BTreeMap<String, (Vec<Variable>, Vec<Variable>)>,

@@ -6,7 +6,9 @@
 /// Bytes of one text.
 pub const TEXT_BYTES: usize = 64 << 20;
 /// Instructions of one module.
-pub const INSTRUCTIONS: usize = 2_000_000;
+pub const INSTRUCTIONS: usize = 1_000_000;
+/// Operands, modifiers and directive words of one module, parts of vectors and lists included.
+pub const WORDS: usize = 8_000_000;
 /// Registers of one module, all functions together.
 pub const REGISTERS: usize = 1_000_000;
 /// Depth of nested scopes, operands, expressions and initialisers.

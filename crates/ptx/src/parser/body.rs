@@ -337,6 +337,7 @@ impl<'p, 'a> Body<'p, 'a> {
         let mut count = 0;
         loop {
             let target = self.parser.word("a label")?;
+            self.parser.count_word(&target)?;
             self.pend(&target, Place::Target(table.clone(), count));
             count += 1;
             if !self.parser.eat(",")? {
@@ -379,13 +380,18 @@ impl<'p, 'a> Body<'p, 'a> {
         let mnemonic = self.parser.word("an instruction")?;
         let mut modifiers = Vec::new();
         while self.parser.token.kind == Kind::Dot {
-            modifiers.push(self.parser.advance()?.text.to_string());
+            let modifier = self.parser.advance()?;
+            self.parser.count_word(&modifier)?;
+            modifiers.push(modifier.text.to_string());
         }
         self.parser.instructions += 1;
         if self.parser.instructions > limits::INSTRUCTIONS {
             return Err(start.at.error(format!("a module has at most {} instructions", limits::INSTRUCTIONS)));
         }
         let mut operands = Vec::new();
+        if self.parser.token.is("}") || self.parser.token.kind == Kind::End {
+            return Err(self.parser.expected("an operand or `;`"));
+        }
         if !self.parser.token.is(";") {
             if mnemonic.text == "bra" {
                 let label = self.parser.word("a label")?;
@@ -397,7 +403,7 @@ impl<'p, 'a> Body<'p, 'a> {
             }
         }
         if !self.parser.token.is(";") {
-            return Err(self.parser.expected(if operands.is_empty() { "an operand or `;`" } else { "`,` or `;`" }));
+            return Err(self.parser.expected("`,` or `;`"));
         }
         self.parser.advance()?;
         self.function.instructions.push(Instruction {

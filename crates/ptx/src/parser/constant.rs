@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
         let value = self.constant()?;
         self.expect(")")?;
         let shift = mask.trailing_zeros().min(63);
-        if mask >> shift != 0xff || shift % 8 != 0 {
+        if mask >> shift != 0xff || !shift.is_multiple_of(8) {
             return Err(at.error("a mask before a symbol is 0xFF at a whole byte"));
         }
         match value {

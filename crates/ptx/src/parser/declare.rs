@@ -249,7 +249,13 @@ impl<'a> Parser<'a> {
                         return Err(token.at.error("the bytes of an address stand one after the other"));
                     }
                 }
-                _ => contents.symbols.push((at, name.to_string(), addend)),
+                None if contents.element < 4 => {
+                    return Err(token.at.error("an address needs 4 or 8 bytes"));
+                }
+                _ => {
+                    self.count_word(token)?;
+                    contents.symbols.push((at, name.to_string(), addend));
+                }
             },
             _ => {
                 let bytes = encode(contents.ty, value).map_err(|why| token.at.error(why))?;

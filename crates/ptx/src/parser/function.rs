@@ -78,8 +78,10 @@ impl<'a> Parser<'a> {
                 _ => {}
             }
             let name = self.advance()?;
+            self.count_word(&name)?;
             let mut numbers = Vec::new();
             while matches!(self.token.kind, Kind::Int(_)) {
+                self.count_word(&name)?;
                 numbers.push(self.unsigned("a number that is not negative")?);
                 if !self.eat(",")? {
                     break;

@@ -45,6 +45,7 @@ struct Parser<'a> {
     aliases: HashMap<String, String>,
     instructions: usize,
     registers: usize,
+    words: usize,
     initialised: u64,
     depth: usize,
 }
@@ -65,6 +66,7 @@ impl<'a> Parser<'a> {
             aliases: HashMap::new(),
             instructions: 0,
             registers: 0,
+            words: 0,
             initialised: 0,
             depth: 0,
         })
@@ -129,6 +131,7 @@ impl<'a> Parser<'a> {
         }
         while self.eat(",")? {
             let option = self.word("a target option such as `debug`")?;
+            self.count_word(&option)?;
             self.module.directives.push(format!("target {}", option.text));
         }
         Ok(())
@@ -183,7 +186,9 @@ impl<'a> Parser<'a> {
             if self.token.kind != Kind::Text {
                 return Err(self.expected("a pragma in quotes"));
             }
-            words.push(self.advance()?.text);
+            let word = self.advance()?;
+            self.count_word(&word)?;
+            words.push(word.text);
             if !self.eat(",")? {
                 break;
             }
@@ -212,12 +217,23 @@ impl<'a> Parser<'a> {
         if self.aliases.is_empty() {
             return;
         }
-        let operands = self.module.functions.iter_mut().flat_map(|f| &mut f.instructions).flat_map(|i| &mut i.operands);
-        for operand in operands {
-            if let Operand::Symbol(name, _) = operand
-                && let Some(aliasee) = self.aliases.get(name)
-            {
+        let aliases = &self.aliases;
+        let rename = |name: &mut String| {
+            if let Some(aliasee) = aliases.get(name) {
                 aliasee.clone_into(name);
+            }
+        };
+        for variable in &mut self.module.variables {
+            for (_, name, _) in &mut variable.init_symbols {
+                rename(name);
+            }
+        }
+        let functions = &mut self.module.functions;
+        for instruction in functions.iter_mut().flat_map(|f| &mut f.instructions) {
+            for operand in &mut instruction.operands {
+                if let Operand::Symbol(name, _) = operand {
+                    rename(name);
+                }
             }
         }
     }
@@ -310,6 +326,15 @@ impl<'a> Parser<'a> {
 
     fn expected(&self, what: &str) -> ParseError {
         expected_at(&self.token, what)
+    }
+
+    /// Counts what takes memory of its own, whatever its form.
+    fn count_word(&mut self, token: &Token<'_>) -> Parsed<()> {
+        self.words += 1;
+        if self.words > limits::WORDS {
+            return Err(token.at.error(format!("a module has at most {} operands and modifiers", limits::WORDS)));
+        }
+        Ok(())
     }
 
     /// One level deeper; the caller goes up again unless it fails.

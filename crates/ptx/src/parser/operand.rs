@@ -37,6 +37,7 @@ impl<'a> Body<'_, 'a> {
 
     fn operand(&mut self, in_call: bool) -> Parsed<Operand> {
         let token = self.parser.token;
+        self.parser.count_word(&token)?;
         let first = match (token.kind, token.text) {
             (Kind::Int(value), _) if self.number_ends() => {
                 self.parser.advance()?;
