@@ -58,8 +58,15 @@ pub(crate) fn parse(place: &Place, text: &str, line_of: &dyn Fn(u32) -> u32) -> 
         Ok(table) => Ok(convert_table(table.get_ref(), table.span().start, &line)),
         Err(e) => {
             // An unclosed string is reported at the newline that ends it, which belongs to its own line.
-            let at = e.span().map_or(0, |s| s.start.min(text.len()));
-            Err(place.error(line(at), format!("the {} is not TOML: {}", place.what, plain(e.message()))))
+            let span = e.span().unwrap_or(0..0);
+            let quoted = text
+                .get(span.clone())
+                .map(str::trim)
+                .filter(|t| !t.is_empty() && t.len() <= 60 && !t.contains('\n'))
+                .map(|t| format!(", at `{t}`"))
+                .unwrap_or_default();
+            let message = format!("the {} is not TOML: {}{quoted}", place.what, plain(e.message()));
+            Err(place.error(line(span.start.min(text.len())), message))
         }
     }
 }
