@@ -59,10 +59,7 @@ impl CliError {
 
 impl From<warpsmith_spec::SpecError> for CliError {
     fn from(e: warpsmith_spec::SpecError) -> Self {
-        CliError {
-            exit: 2,
-            record: ErrorRecord { code: e.code, message: e.message, file: e.file, line: e.line, hint: e.hint },
-        }
+        CliError { exit: 2, record: e.record() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `warpsmith`: arguments -> configuration -> library -> exit code. The only crate that prints.
 
 mod args;
+mod catalog;
 mod cmd;
 mod error;
 mod output;
@@ -17,7 +18,7 @@ use std::ffi::OsString;
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if arguments.get(1).is_some_and(|a| a == warpsmith_compile::CHILD_ARG) {
-        warpsmith_compile::child_main(&arguments[2..]);
+        warpsmith_compile::child_main();
     }
     let json = arguments.iter().any(|a| a == "--json");
     let code = match Cli::try_parse_from(&arguments) {
