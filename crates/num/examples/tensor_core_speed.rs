@@ -35,8 +35,8 @@ fn main() {
         };
         let (a, b, c) = (values(m * k, 0), values(n * k, 10_000), values(m * n, 20_000));
         let mut d = vec![0.0; m * n];
-        let calls = 20_000_000 / (m * n * k);
-        let best = (0..7)
+        let calls = 1_000_000 / (m * n * k);
+        let best = (0..200)
             .map(|_| {
                 let start = Instant::now();
                 for _ in 0..calls {

@@ -28,6 +28,7 @@
 mod exact;
 mod integer;
 mod lanes;
+mod simd;
 
 pub use integer::{Overflowing, multiply_accumulate_f64, multiply_accumulate_int};
 

@@ -4,24 +4,19 @@
 //! For each output: the largest exponent first; then each product in f32 (exact, 22 bits at most), times the power of two that makes
 //! the last kept bit 1 (exact, or so small that nothing is kept), converted toward zero to i32 (that is the truncation), added. A product of
 //! formats with 8 exponent bits may leave f32's range, so there (`WIDE`) significands are multiplied, and the power differs from term
-//! to term. The loops over `[_; 8]` are written for the compiler to vectorise; the AVX2 build is chosen at run time.
+//! to term. The AVX2 build is chosen at run time.
 //!
-//! PERF: m16n8k32 e4m3 on one core of a Xeon with AVX2: see `examples/tensor_core_speed.rs`.
+//! PERF: `examples/tensor_core_speed.rs` measures it.
 
-#![allow(clippy::needless_range_loop)]
-
-use super::exact;
-use super::{Accumulator, Output, Plan, Product};
-use crate::CANONICAL_NAN;
+use super::simd::{Portable, Simd};
+use super::{Accumulator, Element, Output, Plan, Product, exact};
 
 const ROWS: usize = 16;
 const LANES: usize = 8;
-/// Stands for the exponent of a zero: below any other, also when another zero's is added.
+/// Stands for the exponent of a zero: below any other, also when another's is added.
 const NONE: i32 = -10_000;
-
-// Plain indices say best what runs side by side. Additions that cannot overflow are `wrapping_add`, so that builds with overflow
-// checks vectorise too.
-type Lane<T> = [T; LANES];
+/// Below the exponent of any sum that is not zero.
+const FLOOR: i32 = -300;
 
 /// Faithful product; `plan.chunks_are_supported` holds.
 pub(super) fn faithful(product: &Product, plan: &Plan, a: &[f32], b: &[f32], c: &[f32], d: &mut [f32]) {
@@ -30,7 +25,7 @@ pub(super) fn faithful(product: &Product, plan: &Plan, a: &[f32], b: &[f32], c: 
         // SAFETY: the processor has AVX2.
         return unsafe { faithful_avx2(product, plan, a, b, c, d) };
     }
-    faithful_any(product, plan, a, b, c, d);
+    faithful_with::<Portable>(product, plan, a, b, c, d);
 }
 
 /// Plain f32 accumulation in the order of k.
@@ -40,38 +35,46 @@ pub(super) fn fast(product: &Product, a: &[f32], b: &[f32], c: &[f32], d: &mut [
         // SAFETY: the processor has AVX2.
         return unsafe { fast_avx2(product, a, b, c, d) };
     }
-    fast_any(product, a, b, c, d);
+    fast_with::<Portable>(product, a, b, c, d);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn faithful_avx2(product: &Product, plan: &Plan, a: &[f32], b: &[f32], c: &[f32], d: &mut [f32]) {
-    faithful_any(product, plan, a, b, c, d);
+    faithful_with::<super::simd::Avx2>(product, plan, a, b, c, d);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn fast_avx2(product: &Product, a: &[f32], b: &[f32], c: &[f32], d: &mut [f32]) {
-    fast_any(product, a, b, c, d);
+    fast_with::<super::simd::Avx2>(product, a, b, c, d);
 }
 
 #[inline(always)]
-fn faithful_any(product: &Product, plan: &Plan, a: &[f32], b: &[f32], c: &[f32], d: &mut [f32]) {
+fn all_finite(values: &[f32]) -> bool {
+    values.iter().map(|value| value.to_bits() & 0x7fff_ffff).fold(0, u32::max) < 0x7f80_0000
+}
+
+#[inline(always)]
+fn faithful_with<S: Simd>(product: &Product, plan: &Plan, a: &[f32], b: &[f32], c: &[f32], d: &mut [f32]) {
+    if !all_finite(a) || !all_finite(b) || !all_finite(c) {
+        return exact::multiply_accumulate(product, plan, a, b, c, d);
+    }
     match (plan.chunk, plan.wide) {
-        (4, false) => blocks::<4, false>(product, plan, a, b, c, d),
-        (8, false) => blocks::<8, false>(product, plan, a, b, c, d),
-        (16, false) => blocks::<16, false>(product, plan, a, b, c, d),
-        (32, false) => blocks::<32, false>(product, plan, a, b, c, d),
-        (4, true) => blocks::<4, true>(product, plan, a, b, c, d),
-        (8, true) => blocks::<8, true>(product, plan, a, b, c, d),
-        (16, true) => blocks::<16, true>(product, plan, a, b, c, d),
+        (4, false) => blocks::<S, 4, false>(product, plan, a, b, c, d),
+        (8, false) => blocks::<S, 8, false>(product, plan, a, b, c, d),
+        (16, false) => blocks::<S, 16, false>(product, plan, a, b, c, d),
+        (32, false) => blocks::<S, 32, false>(product, plan, a, b, c, d),
+        (4, true) => blocks::<S, 4, true>(product, plan, a, b, c, d),
+        (8, true) => blocks::<S, 8, true>(product, plan, a, b, c, d),
+        (16, true) => blocks::<S, 16, true>(product, plan, a, b, c, d),
         _ => exact::multiply_accumulate(product, plan, a, b, c, d),
     }
 }
 
-/// All blocks of 16 x 8 outputs, each chunk after chunk of `K` terms.
+/// All blocks of 16 x 8 outputs, chunk after chunk of `K` terms; between chunks the sums lie in `d`.
 #[inline(always)]
-fn blocks<const K: usize, const WIDE: bool>(
+fn blocks<S: Simd, const K: usize, const WIDE: bool>(
     product: &Product,
     plan: &Plan,
     a: &[f32],
@@ -80,46 +83,70 @@ fn blocks<const K: usize, const WIDE: bool>(
     d: &mut [f32],
 ) {
     let &Product { m, n, k, .. } = product;
-    if !all_finite(a) || !all_finite(b) || !all_finite(c) {
-        return exact::multiply_accumulate(product, plan, a, b, c, d);
-    }
+    let mut worst = S::splat_i(0);
     for top in (0..m).step_by(ROWS) {
         let rows = ROWS.min(m - top);
-        for left in (0..n).step_by(LANES) {
-            let columns = LANES.min(n - left);
-            let mut sums = [[0f32; LANES]; ROWS];
-            if !plan.unpacked {
-                load(&mut sums, c, n, top, left, rows, columns);
-            }
-            for first in (0..k).step_by(K) {
-                let left_operand = Rows::<K>::read::<WIDE>(plan, a, k, top, rows, first);
-                let right = Columns::<K>::read::<WIDE>(plan, b, k, left, columns, first);
-                for (row, sum) in sums.iter_mut().enumerate().take(rows) {
-                    *sum =
-                        fused::<K, WIDE>(plan, &left_operand.values[row], &left_operand.exponents[row], &right, *sum);
-                }
-            }
-            for row in 0..rows {
-                let at = (top + row) * n + left;
-                for j in 0..columns {
-                    d[at + j] =
-                        if plan.unpacked { exact::add(plan.output, sums[row][j], c[at + j]) } else { sums[row][j] };
+        for first in (0..k).step_by(K) {
+            let left_operand = Rows::<K>::read::<S, WIDE>(plan, &a[top * k..][..rows * k], k, first);
+            for left in (0..n).step_by(LANES) {
+                let columns = LANES.min(n - left);
+                let right = Columns::<K>::read::<S, WIDE>(plan, &b[left * k..][..columns * k], k, first);
+                for row in 0..rows {
+                    let place = (top + row) * n + left..(top + row) * n + left + columns;
+                    let mut sum = [0f32; LANES];
+                    if first > 0 {
+                        copy(&mut sum, &d[place.clone()]);
+                    } else if !plan.unpacked {
+                        copy(&mut sum, &c[place.clone()]);
+                    }
+                    let (values, exponents) = (&left_operand.values[row], &left_operand.exponents[row]);
+                    sum = fused::<S, K, WIDE>(plan, values, exponents, &right, sum);
+                    worst = S::max_i(worst, S::and_i(S::bits(S::load(&sum)), S::splat_i(0x7fff_ffff)));
+                    let d = &mut d[place];
+                    match <&mut [f32; LANES]>::try_from(&mut *d) {
+                        Ok(d) => *d = sum,
+                        Err(_) => d.copy_from_slice(&sum[..columns]),
+                    }
                 }
             }
         }
     }
-}
-
-#[inline(always)]
-fn load(sums: &mut [Lane<f32>; ROWS], c: &[f32], n: usize, top: usize, left: usize, rows: usize, columns: usize) {
-    for row in 0..rows {
-        sums[row][..columns].copy_from_slice(&c[(top + row) * n + left..][..columns]);
+    let mut magnitudes = [0; LANES];
+    S::store_i(worst, &mut magnitudes);
+    if k > K && magnitudes.iter().any(|magnitude| *magnitude >= 0x7f80_0000) {
+        // A sum that overflowed before its last chunk: rare, and not for here.
+        return exact::multiply_accumulate(product, plan, a, b, c, d);
+    }
+    if plan.unpacked {
+        for (d, c) in d.iter_mut().zip(c) {
+            *d = exact::add(plan.output, *d, *c);
+        }
     }
 }
 
+/// Copies at most eight values; eight, the usual case, without a call.
 #[inline(always)]
-fn all_finite(values: &[f32]) -> bool {
-    values.iter().fold(true, |all, value| all & (value.to_bits() & 0x7f80_0000 != 0x7f80_0000))
+fn copy(to: &mut [f32; LANES], from: &[f32]) {
+    match <&[f32; LANES]>::try_from(from) {
+        Ok(from) => *to = *from,
+        Err(_) => to[..from.len()].copy_from_slice(from),
+    }
+}
+
+/// `K` terms of a row or column, in the order in which the chunks take them.
+#[inline(always)]
+fn terms<const K: usize>(plan: &Plan, source: &[f32], first: usize) -> [f32; K] {
+    let mut values = [0.0; K];
+    if plan.unpacked {
+        // As `Plan::term` says, pair by pair.
+        let (offset, start) = if first == 0 { (0, 0) } else { (2, first - source.len() / 2) };
+        for (pair, four) in values.chunks_exact_mut(2).zip(source[start * 2..].chunks_exact(4)) {
+            pair.copy_from_slice(&four[offset..offset + 2]);
+        }
+    } else {
+        values.copy_from_slice(&source[first..][..K]);
+    }
+    values
 }
 
 /// A chunk of a block's rows of A: values (`WIDE`: significands) and exponents.
@@ -130,19 +157,15 @@ struct Rows<const K: usize> {
 
 impl<const K: usize> Rows<K> {
     #[inline(always)]
-    fn read<const WIDE: bool>(plan: &Plan, a: &[f32], k: usize, top: usize, rows: usize, first: usize) -> Self {
+    fn read<S: Simd, const WIDE: bool>(plan: &Plan, a: &[f32], k: usize, first: usize) -> Self {
         let mut this = Rows { values: [[0.0; K]; ROWS], exponents: [[0; K]; ROWS] };
-        for row in 0..rows {
-            let source = &a[(top + row) * k..][..k];
-            let values = &mut this.values[row];
-            if plan.unpacked {
-                for (index, value) in values.iter_mut().enumerate() {
-                    *value = source[plan.term(first + index, k)];
-                }
-            } else {
-                values.copy_from_slice(&source[first..][..K]);
-            }
-            split::<K, WIDE>(values, &mut this.exponents[row], plan.truncate_tf32[0], plan.min_exponents[0]);
+        for (values, source) in this.values.iter_mut().zip(a.chunks_exact(k)) {
+            *values = terms(plan, source, first);
+        }
+        let values = this.values.as_flattened_mut().as_chunks_mut::<LANES>().0;
+        let exponents = this.exponents.as_flattened_mut().as_chunks_mut::<LANES>().0;
+        for (values, exponents) in values.iter_mut().zip(exponents) {
+            split::<S, WIDE>(values, exponents, plan.truncate_tf32[0], plan.min_exponents[0]);
         }
         this
     }
@@ -150,141 +173,126 @@ impl<const K: usize> Rows<K> {
 
 /// A chunk of a block's columns of B, the columns side by side.
 struct Columns<const K: usize> {
-    values: [Lane<f32>; K],
-    exponents: [Lane<i32>; K],
+    values: [[f32; LANES]; K],
+    exponents: [[i32; LANES]; K],
 }
 
 impl<const K: usize> Columns<K> {
     #[inline(always)]
-    fn read<const WIDE: bool>(plan: &Plan, b: &[f32], k: usize, left: usize, columns: usize, first: usize) -> Self {
-        let mut this = Columns { values: [[0.0; LANES]; K], exponents: [[0; LANES]; K] };
-        for column in 0..columns {
-            let source = &b[(left + column) * k..][..k];
-            if plan.unpacked {
-                for (index, values) in this.values.iter_mut().enumerate() {
-                    values[column] = source[plan.term(first + index, k)];
-                }
-            } else {
-                let source = &source[first..][..K];
-                for (index, values) in this.values.iter_mut().enumerate() {
-                    values[column] = source[index];
-                }
-            }
+    fn read<S: Simd, const WIDE: bool>(plan: &Plan, b: &[f32], k: usize, first: usize) -> Self {
+        let mut columns = [[0f32; K]; LANES];
+        for (values, source) in columns.iter_mut().zip(b.chunks_exact(k)) {
+            *values = terms(plan, source, first);
         }
+        let mut this = Columns { values: side_by_side::<S, K>(&columns), exponents: [[0; LANES]; K] };
         for (values, exponents) in this.values.iter_mut().zip(&mut this.exponents) {
-            split::<LANES, WIDE>(values, exponents, plan.truncate_tf32[1], plan.min_exponents[1]);
+            split::<S, WIDE>(values, exponents, plan.truncate_tf32[1], plan.min_exponents[1]);
         }
         this
     }
 }
 
+/// The transpose of eight columns.
+#[inline(always)]
+fn side_by_side<S: Simd, const K: usize>(columns: &[[f32; K]; LANES]) -> [[f32; LANES]; K] {
+    let mut values = [[0.0; LANES]; K];
+    let (blocks, rest) = values.as_chunks_mut::<LANES>();
+    for (index, block) in blocks.iter_mut().enumerate() {
+        let rows: [S::F; LANES] = std::array::from_fn(|column| {
+            let (eights, _) = columns[column].as_chunks::<LANES>();
+            S::load(&eights[index])
+        });
+        for (row, values) in S::transpose(rows).into_iter().zip(block) {
+            S::store(row, values);
+        }
+    }
+    let done = K - rest.len();
+    for (index, values) in rest.iter_mut().enumerate() {
+        for (value, column) in values.iter_mut().zip(columns) {
+            *value = column[done + index];
+        }
+    }
+    values
+}
+
 /// Exponents of finite values; `WIDE`: the values become their significands.
 #[inline(always)]
-fn split<const N: usize, const WIDE: bool>(values: &mut [f32; N], exponents: &mut [i32; N], tf32: bool, min: i32) {
-    let mask = if tf32 { !0x1fff } else { !0 };
-    for index in 0..N {
-        let bits = values[index].to_bits() & mask;
-        let field = (bits >> 23 & 0xff) as i32;
-        let exponent = (field - 127).max(min);
-        exponents[index] = if bits & 0x7fff_ffff == 0 { NONE } else { exponent };
-        values[index] = if !WIDE {
-            f32::from_bits(bits)
-        } else if field == 0 {
-            // 2^126: f32's subnormals, which have the smallest exponent of tf32 and bf16 too.
-            f32::from_bits(bits) * f32::from_bits((126 + 127) << 23)
-        } else {
-            f32::from_bits(bits & 0x807f_ffff | 127 << 23)
-        };
+fn split<S: Simd, const WIDE: bool>(values: &mut [f32; LANES], exponents: &mut [i32; LANES], tf32: bool, min: i32) {
+    let bits = S::and_i(S::bits(S::load(values)), S::splat_i(if tf32 { !0x1fff } else { !0 }));
+    let magnitude = S::and_i(bits, S::splat_i(0x7fff_ffff));
+    let field = S::shift_right::<23>(magnitude);
+    let exponent = S::max_i(S::sub_i(field, S::splat_i(127)), S::splat_i(min));
+    S::store_i(S::if_zero(magnitude, S::splat_i(NONE), exponent), exponents);
+    if WIDE {
+        let normal = S::or_i(S::and_i(bits, S::splat_i(!0x7f80_0000)), S::splat_i(127 << 23));
+        // f32's subnormals, which have the smallest exponent of tf32 and bf16 too: exact.
+        let subnormal = S::mul(S::from_bits(bits), S::splat(f32::from_bits((126 + 127) << 23)));
+        S::store(S::from_bits(S::if_zero(field, S::bits(subnormal), normal)), values);
+    } else {
+        S::store(S::from_bits(bits), values);
     }
 }
 
 /// One step of eight outputs.
 #[inline(always)]
-fn fused<const K: usize, const WIDE: bool>(
+fn fused<S: Simd, const K: usize, const WIDE: bool>(
     plan: &Plan,
     a: &[f32; K],
     a_exponents: &[i32; K],
     b: &Columns<K>,
-    c: Lane<f32>,
-) -> Lane<f32> {
-    let bits = plan.fraction_bits;
-    let mut c_exponents = [0; LANES];
-    let mut largest = [0; LANES];
-    for j in 0..LANES {
-        let word = c[j].to_bits() & 0x7fff_ffff;
-        c_exponents[j] = ((word >> 23) as i32).max(1).wrapping_sub(127).max(plan.min_exponents[2]);
-        // No term has an exponent under -300; what is zero altogether may have any.
-        largest[j] = if word == 0 { -300 } else { c_exponents[j] };
+    c: [f32; LANES],
+) -> [f32; LANES] {
+    let c = S::bits(S::load(&c));
+    let magnitude = S::and_i(c, S::splat_i(0x7fff_ffff));
+    let field = S::shift_right::<23>(magnitude);
+    let c_exponent = S::sub_i(S::max_i(field, S::splat_i(1)), S::splat_i(127));
+    let shown = S::max_i(c_exponent, S::splat_i(plan.min_exponents[2]));
+    let mut largest = S::if_zero(magnitude, S::splat_i(FLOOR), shown);
+    for (a, b) in a_exponents.iter().zip(&b.exponents) {
+        let exponent = S::add_i(S::splat_i(*a), S::load_i(b));
+        largest = S::max_i(largest, exponent);
     }
+    // The power of two that makes the last kept bit 1; the limit is met only where all products are zero.
+    let to_units = S::sub_i(S::splat_i(plan.fraction_bits + 127), largest);
+    let power = S::from_bits(S::shift_left::<23>(S::min_i(to_units, S::splat_i(254))));
+    let mut products = S::splat_i(0);
     for term in 0..K {
-        for j in 0..LANES {
-            largest[j] = largest[j].max(a_exponents[term].wrapping_add(b.exponents[term][j]));
-        }
+        let power = if WIDE {
+            let exponent = S::add_i(S::splat_i(a_exponents[term]), S::load_i(&b.exponents[term]));
+            S::from_bits(S::shift_left::<23>(S::max_i(S::add_i(exponent, to_units), S::splat_i(0))))
+        } else {
+            power
+        };
+        // Less than 4 x 2^25, because no product's exponent is above `largest`; and K of them fit 31 bits.
+        let scaled = S::mul(S::mul(S::splat(a[term]), S::load(&b.values[term])), power);
+        products = S::add_i(products, S::truncate(scaled));
     }
-    let mut scale = [0f32; LANES];
-    for j in 0..LANES {
-        // The clamp is met only where all products are zero.
-        scale[j] = f32::from_bits(((bits - largest[j] + 127).min(254) as u32) << 23);
-    }
-    let mut products = [0i32; LANES];
-    for term in 0..K {
-        for j in 0..LANES {
-            let power = if WIDE {
-                let exponent = a_exponents[term].wrapping_add(b.exponents[term][j]);
-                let field = exponent.wrapping_sub(largest[j]).wrapping_add(bits + 127);
-                f32::from_bits((field.max(0) as u32) << 23)
-            } else {
-                scale[j]
-            };
-            let scaled = a[term] * b.values[term][j] * power;
-            // SAFETY: finite operands, and the product's exponent is at most `largest`: under 4 x 2^25.
-            products[j] = products[j].wrapping_add(unsafe { scaled.to_int_unchecked::<i32>() });
-        }
-    }
-    let mut sums = [0f64; LANES];
-    for j in 0..LANES {
-        sums[j] = products[j] as f64;
-    }
-    let mut values = [0f64; LANES];
-    for j in 0..LANES {
-        let word = c[j].to_bits();
-        let field = word >> 23 & 0xff;
-        let significand = word & 0x7f_ffff | if field == 0 { 0 } else { 1 << 23 };
-        // A subnormal of f16 is a normal f32: its exponent is too small by what the significand is to be shifted.
-        let below = (c_exponents[j] - (field.max(1) as i32 - 127)) as u32;
-        // In units of the last kept bit: 2^(largest - F). F is 13, 24 or 25.
-        let units = if bits == 13 { significand >> 10 } else { significand << (bits - 23).max(0) as u32 };
-        let shift = ((largest[j] - c_exponents[j]) as u32).saturating_add(below).min(31);
-        let kept = (units >> shift) as i32;
-        let kept = if word >> 31 != 0 { -kept } else { kept };
-        values[j] = (sums[j] + kept as f64) * exact::power_of_two(largest[j] - bits);
-    }
-    convert(plan.output, values)
+    let hidden = S::if_zero(field, S::splat_i(0), S::splat_i(1 << 23));
+    let significand = S::or_i(S::and_i(c, S::splat_i(0x7f_ffff)), hidden);
+    // In units of 2^-25 first. A subnormal of f16 is a normal f32, and its own exponent, not the shown one, places it.
+    let dropped = S::add_i(S::sub_i(largest, c_exponent), S::splat_i(25 - plan.fraction_bits));
+    let kept = S::shift_right_each(S::shift_left::<2>(significand), S::max_i(dropped, S::splat_i(0)));
+    let kept = S::negate_if(c, kept);
+    let exponent = S::sub_i(largest, S::splat_i(plan.fraction_bits));
+    convert::<S>(plan.output, products, kept, exponent)
 }
 
+/// (products + kept) x 2^exponent in the accumulator's type.
 #[inline(always)]
-fn convert(output: Output, values: Lane<f64>) -> Lane<f32> {
+fn convert<S: Simd>(output: Output, products: S::I, kept: S::I, exponent: S::I) -> [f32; LANES] {
     let mut result = [0f32; LANES];
-    match output {
-        Output::F32 { mantissa_bits } => {
-            let mask = u64::MAX << (52 - mantissa_bits);
-            let mut subnormal = false;
-            for j in 0..LANES {
-                // Exact for normal results, and overflow gives infinity: no value rounds up to 2^128.
-                result[j] = f64::from_bits(values[j].to_bits() & mask) as f32;
-                subnormal |= values[j].abs() < exact::power_of_two(-126) && values[j] != 0.0;
-            }
-            if subnormal {
-                for j in 0..LANES {
-                    result[j] = exact::convert(output, values[j]);
-                }
-            }
+    if let Output::F32 { mantissa_bits } = output {
+        // Exact for normal results, and overflow gives infinity: what is left after the mask never rounds.
+        let (sums, subnormal) = S::masked_sums(products, kept, exponent, u64::MAX << (52 - mantissa_bits));
+        S::store(sums, &mut result);
+        if !subnormal {
+            return result;
         }
-        Output::F16 => {
-            for j in 0..LANES {
-                result[j] = f16(values[j]);
-            }
-        }
+        let sums = S::scaled_sums(products, kept, exponent);
+        return std::array::from_fn(|lane| exact::convert(output, sums[lane]));
+    }
+    for (result, sum) in result.iter_mut().zip(S::scaled_sums(products, kept, exponent)) {
+        *result = f16(sum);
     }
     result
 }
@@ -303,50 +311,72 @@ fn f16(value: f64) -> f32 {
     result as f32 + 0.0
 }
 
+/// Terms whose columns of B are laid side by side at a time.
+const DEPTH: usize = 32;
+/// Rows summed at a time, so that one addition need not wait for the other.
+const GROUP: usize = 8;
+
 #[inline(always)]
-fn fast_any(product: &Product, a: &[f32], b: &[f32], c: &[f32], d: &mut [f32]) {
+fn fast_with<S: Simd>(product: &Product, a: &[f32], b: &[f32], c: &[f32], d: &mut [f32]) {
     let &Product { m, n, k, .. } = product;
-    /// Terms whose columns of B are laid side by side at a time.
-    const DEPTH: usize = 32;
-    let mask = |element: super::Element| if element == super::Element::Tf32 { !0x1fff } else { !0 };
-    let (a_mask, b_mask) = (mask(product.a), mask(product.b));
-    for left in (0..n).step_by(LANES) {
-        let columns = LANES.min(n - left);
-        for top in (0..m).step_by(ROWS) {
-            let rows = ROWS.min(m - top);
-            let mut sums = [[0f32; LANES]; ROWS];
-            load(&mut sums, c, n, top, left, rows, columns);
-            for first in (0..k).step_by(DEPTH) {
-                let depth = DEPTH.min(k - first);
-                let mut right = [[0f32; LANES]; DEPTH];
-                for column in 0..columns {
-                    let source = &b[(left + column) * k + first..][..depth];
-                    for (values, source) in right.iter_mut().zip(source) {
-                        values[column] = f32::from_bits(source.to_bits() & b_mask);
-                    }
-                }
-                for (row, sums) in sums.iter_mut().enumerate().take(rows) {
-                    let source = &a[(top + row) * k + first..][..depth];
-                    let mut sum = *sums;
-                    for (values, source) in right.iter().zip(source) {
-                        let value = f32::from_bits(source.to_bits() & a_mask);
-                        for j in 0..LANES {
-                            sum[j] += value * values[j];
-                        }
-                    }
-                    *sums = sum;
-                }
+    d.copy_from_slice(c);
+    for first in (0..k).step_by(DEPTH) {
+        let depth = DEPTH.min(k - first);
+        for left in (0..n).step_by(LANES) {
+            let columns = LANES.min(n - left);
+            let mut right = [[0f32; DEPTH]; LANES];
+            for (column, values) in right.iter_mut().enumerate().take(columns) {
+                values[..depth].copy_from_slice(&b[(left + column) * k + first..][..depth]);
+                truncate_if(product.b, values);
             }
-            for row in 0..rows {
-                for j in 0..columns {
-                    let sum = sums[row][j];
-                    d[(top + row) * n + left + j] = match product.accumulator {
-                        _ if sum.is_nan() => CANONICAL_NAN,
-                        Accumulator::F32 => sum,
-                        Accumulator::F16 => crate::f16::to_f32(crate::f16::from_f32(sum)),
-                    };
+            let right = &side_by_side::<S, DEPTH>(&right);
+            for top in (0..m).step_by(GROUP) {
+                let rows = GROUP.min(m - top);
+                let mut sums = [S::splat(0.0); GROUP];
+                for (row, sum) in sums.iter_mut().enumerate().take(rows) {
+                    let mut values = [0f32; LANES];
+                    copy(&mut values, &d[(top + row) * n + left..][..columns]);
+                    *sum = S::load(&values);
+                }
+                let mut rows_of_a = [[0f32; DEPTH]; GROUP];
+                for (row, values) in rows_of_a.iter_mut().enumerate().take(rows) {
+                    values[..depth].copy_from_slice(&a[(top + row) * k + first..][..depth]);
+                    truncate_if(product.a, values);
+                }
+                for (term, right) in right.iter().enumerate().take(depth) {
+                    let right = S::load(right);
+                    for row in 0..GROUP {
+                        sums[row] = S::add(sums[row], S::mul(S::splat(rows_of_a[row][term]), right));
+                    }
+                }
+                for (row, sum) in sums.iter().enumerate().take(rows) {
+                    let mut values = [0f32; LANES];
+                    S::store(S::canonical(*sum), &mut values);
+                    let d = &mut d[(top + row) * n + left..][..columns];
+                    match <&mut [f32; LANES]>::try_from(&mut *d) {
+                        Ok(d) => *d = values,
+                        Err(_) => d.copy_from_slice(&values[..columns]),
+                    }
                 }
             }
         }
     }
+    if product.accumulator == Accumulator::F16 {
+        for d in d {
+            *d = if d.is_nan() { *d } else { crate::f16::to_f32(crate::f16::from_f32(*d)) };
+        }
+    }
 }
+
+#[inline(always)]
+fn truncate_if(element: Element, values: &mut [f32]) {
+    if element == Element::Tf32 {
+        for value in values {
+            *value = crate::tf32::truncate(*value);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "lanes_tests.rs"]
+mod tests;
