@@ -16,7 +16,7 @@ pub enum Figure {
     Resource(&'static str),
     /// The largest among all results and outputs.
     Error(&'static str),
-    /// Baseline's time / ours: the geometric mean over the results; `best_peer` is each result's fastest baseline.
+    /// Baseline's time / ours: the geometric mean over the results; `best_peer` is each result's fastest peer.
     Speedup(String),
     /// How many shapes the inner criterion holds on, each for itself.
     Shapes(Box<Criterion>),
@@ -266,12 +266,13 @@ fn error(result: &ResultRecord, name: &str) -> Vec<f64> {
         .collect()
 }
 
-/// `measurement.baselines.NAME.ratio`, above zero; of `best_peer` the smallest.
+/// `measurement.baselines.NAME.ratio`, above zero; of `best_peer` the smallest. A peer is somebody else's implementation, named
+/// with its provider (`fa3:fp8`); our own levels have no colon.
 fn speedup(result: &ResultRecord, baseline: &str) -> Option<f64> {
     let baselines = result.measurement.as_ref()?.get("baselines")?.as_object()?;
     let ratio = |b: &serde_json::Value| b.get("ratio").and_then(|r| r.as_f64()).filter(|r| r.is_finite() && *r > 0.0);
     if baseline == "best_peer" {
-        return baselines.values().filter_map(ratio).min_by(f64::total_cmp);
+        return baselines.iter().filter(|(n, _)| n.contains(':')).filter_map(|(_, b)| ratio(b)).min_by(f64::total_cmp);
     }
     baselines.get(baseline).and_then(ratio)
 }

@@ -173,7 +173,7 @@ impl Item {
     pub fn texts(&self, place: &Place, name: &str) -> Result<Vec<(&str, u32)>, SpecError> {
         let items = self.array(place, name).map_err(|_| self.expected(place, name, "an array of texts"))?;
         if items.is_empty() {
-            return Err(place.error(self.line, format!("`{name}` is empty; leave it out, or name at least one")));
+            return Err(place.error(self.line, format!("`{name}` is empty; name at least one")));
         }
         items.iter().map(|i| Ok((i.text(place, name)?, i.line))).collect()
     }

@@ -82,7 +82,7 @@ impl SpecError {
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> SpecError {
-        self.hint = Some(hint.into());
+        self.hint = Some(one_line(&hint.into()));
         self
     }
 

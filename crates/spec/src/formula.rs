@@ -82,7 +82,7 @@ impl Formula {
         }
         let ast = ENGINE.compile_expression(text).map_err(|e| {
             let column = e.1.position().map(|c| format!(", at character {c}")).unwrap_or_default();
-            FormulaError::Syntax(format!("{}{column}", e.err_type()))
+            FormulaError::Syntax(format!("{}{column}", plain(&e.err_type().to_string())))
         })?;
         let mut symbols = BTreeSet::new();
         let mut wrong = None;
@@ -265,6 +265,14 @@ fn check_node(e: &Expr, known: &BTreeSet<String>, symbols: &mut BTreeSet<String>
         _ => Err(FormulaError::Syntax(
             "only numbers, symbols, operators and functions can stand in a formula".to_string(),
         )),
+    }
+}
+
+/// The engine speaks of scripts, people of formulas.
+fn plain(message: &str) -> String {
+    match message {
+        "Script is incomplete" => "it breaks off".to_string(),
+        _ => message.replace("Unexpected 'Unexpected ", "unexpected ").replace("''", "'"),
     }
 }
 

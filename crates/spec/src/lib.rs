@@ -10,10 +10,12 @@ pub mod error;
 pub mod formula;
 pub mod levers;
 pub mod plan;
+pub mod protocol;
 pub mod record;
 pub mod suggest;
 pub mod target;
 pub mod task;
+pub mod templates;
 pub mod words;
 pub mod workload;
 

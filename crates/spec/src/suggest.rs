@@ -1,7 +1,6 @@
 //! "Did you mean ...?": the nearest of the names there are.
 
-/// The candidate nearest to `typed`, if one is near enough to be what was meant: at most a third of its letters differ (two for
-/// short names). A swap of neighbours counts as one difference, case as half of one.
+/// The candidate nearest to `typed`, if one is near enough to be what was meant: at most a third of its letters differ. A swap of neighbours counts as one difference, case as half of one.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Longer "names" are not typing mistakes, and the distance is quadratic.
     if typed.is_empty() || typed.chars().count() > 64 {
@@ -11,7 +10,7 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .into_iter()
         .filter(|name| name.chars().count() <= 64)
         .map(|name| (distance(typed, name), name))
-        .filter(|(d, name)| *d <= 2 * limit(typed.chars().count().max(name.chars().count())))
+        .filter(|(d, name)| *d <= limit(typed.chars().count().max(name.chars().count())))
         .min_by_key(|(d, _)| *d)
         .map(|(_, name)| name)
 }
@@ -35,8 +34,9 @@ pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// In halves. Names of one or two letters differ in case at most: any other letter would be "near".
 fn limit(letters: usize) -> usize {
-    if letters <= 2 { 1 } else { (letters / 3).max(2) }
+    if letters <= 2 { letters } else { 2 * ((letters + 1) / 3) }
 }
 
 /// Optimal string alignment distance, doubled so that a difference in case can count half.
@@ -79,6 +79,7 @@ mod tests {
             ("arguments", None),
             ("", None),
             ("zzzzzz", None),
+            ("x", None),
         ] {
             assert_eq!(nearest(typed, keys), want, "{typed}");
         }

@@ -12,6 +12,7 @@ fn parse(text: impl AsRef<[u8]>) -> Result<Candidate, SpecError> {
 fn check(name: &str, text: impl AsRef<[u8]>, code: &str, line: Option<u32>, words: &[&str]) {
     let e = parse(text).expect_err(name);
     let said = format!("{} {}", e.message, e.hint.clone().unwrap_or_default());
+    println!("{name}: {}:{:?}: {said}", e.code, e.line);
     assert_eq!((e.code.as_str(), e.line), (code, line), "{name}: {said}");
     assert_eq!(e.file.as_deref(), Some("mine.cu"), "{name}");
     assert!(!e.message.contains('\n'), "{name}: {said}");
@@ -262,13 +263,7 @@ fn heads_of_all_kinds() {
     check("late head", format!("// mine\n{PLAIN}"), syntax, Some(2), &["begin the file"]);
     check("interrupted", PLAIN.replace("//! [[launch]]", "\n//! [[launch]]"), syntax, Some(4), &["interrupted"]);
     check("a NUL", format!("{PLAIN}\0"), syntax, Some(12), &["NUL"]);
-    check(
-        "UTF-16",
-        PLAIN.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>(),
-        syntax,
-        Some(1),
-        &["front matter"],
-    );
+    check("UTF-16", PLAIN.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>(), syntax, Some(1), &["UTF-16"]);
     check("spaces", "  \n\t\n", syntax, Some(1), &["front matter"]);
     check("too long", vec![b'/'; 5 << 20], syntax, None, &["bytes"]);
     check("multi-line string", PLAIN.replace("\"D == 64\"", "\"\"\"D ==\n//! 65 +\"\"\""), syntax, Some(2), &["D =="]);

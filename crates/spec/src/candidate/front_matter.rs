@@ -30,9 +30,11 @@ pub(super) fn split(file: &str, bytes: &[u8]) -> Result<FrontMatter, SpecError> 
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some(at) = text.find('\0') {
         let line = 1 + text[..at].matches('\n').count() as u32;
-        return Err(
-            wrong("the file has a NUL character, where the compiler would stop reading".to_string()).at(file, line)
-        );
+        let message = match at {
+            0..=3 => "the file is not UTF-8 text but UTF-16, by its NUL characters; save it as UTF-8",
+            _ => "the file has a NUL character, where the compiler would stop reading",
+        };
+        return Err(wrong(message.to_string()).at(file, line));
     }
 
     let mut toml = String::new();

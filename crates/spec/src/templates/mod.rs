@@ -1,0 +1,177 @@
+//! Starting points as text: a kernel, a task, and front matter for a CUDA file that has none. Whoever calls writes the files.
+//!
+//! The kernel passes its gates as it stands. What is proposed for a file of one's own is a proposal: comments mark what was guessed.
+
+mod propose;
+mod signature;
+
+use crate::error::{SpecCode, SpecError, shown};
+use crate::task::is_name;
+
+pub use propose::kernel_from;
+
+const KERNEL: &str = include_str!("../../templates/kernel.cu");
+const TASK: &str = include_str!("../../templates/task.toml");
+const REFERENCE: &str = include_str!("../../templates/reference.py");
+const TASK_KERNEL: &str = include_str!("../../templates/task_kernel.cu");
+
+/// Names that a kernel cannot have: C++'s own, CUDA's, and those that the template uses itself.
+const TAKEN: [&str; 110] = [
+    "alignas",
+    "alignof",
+    "and",
+    "and_eq",
+    "asm",
+    "auto",
+    "bitand",
+    "bitor",
+    "bool",
+    "break",
+    "case",
+    "catch",
+    "char",
+    "class",
+    "compl",
+    "concept",
+    "const",
+    "const_cast",
+    "consteval",
+    "constexpr",
+    "constinit",
+    "continue",
+    "decltype",
+    "default",
+    "delete",
+    "do",
+    "double",
+    "dynamic_cast",
+    "else",
+    "enum",
+    "explicit",
+    "export",
+    "extern",
+    "false",
+    "float",
+    "for",
+    "friend",
+    "goto",
+    "if",
+    "inline",
+    "int",
+    "long",
+    "mutable",
+    "namespace",
+    "new",
+    "noexcept",
+    "not",
+    "not_eq",
+    "nullptr",
+    "operator",
+    "or",
+    "or_eq",
+    "private",
+    "protected",
+    "public",
+    "register",
+    "reinterpret_cast",
+    "requires",
+    "return",
+    "short",
+    "signed",
+    "sizeof",
+    "static",
+    "static_assert",
+    "static_cast",
+    "struct",
+    "switch",
+    "template",
+    "this",
+    "thread_local",
+    "throw",
+    "true",
+    "try",
+    "typedef",
+    "typeid",
+    "typename",
+    "union",
+    "unsigned",
+    "using",
+    "virtual",
+    "void",
+    "volatile",
+    "wchar_t",
+    "while",
+    "xor",
+    "xor_eq",
+    "main",
+    "std",
+    "size_t",
+    "printf",
+    "exp2f",
+    "min",
+    "max",
+    "fmaxf",
+    "fmaf",
+    "threadIdx",
+    "blockIdx",
+    "blockDim",
+    "gridDim",
+    "warpSize",
+    "warp_max",
+    "warp_sum",
+    "kHeadDim",
+    "kTile",
+    "kAll",
+    "kLog2e",
+    "kMasked",
+    "WARPS",
+    "half",
+    "sqrtf",
+];
+
+/// `new kernel NAME`: a small, right FP8 attention kernel for `fp8_sdpa` with its front matter.
+pub fn kernel(name: &str) -> Result<String, SpecError> {
+    checked(name, "kernel")?;
+    Ok(KERNEL.replace("@NAME@", name))
+}
+
+/// `new task NAME`: the files of a task's folder, as (path in it, text).
+pub fn task(name: &str) -> Result<Vec<(String, String)>, SpecError> {
+    checked(name, "task")?;
+    let text = |template: &str| template.replace("@NAME@", name);
+    Ok(vec![
+        ("task.toml".to_string(), text(TASK)),
+        ("reference.py".to_string(), text(REFERENCE)),
+        (format!("examples/{name}.cu"), text(TASK_KERNEL)),
+    ])
+}
+
+fn checked(name: &str, what: &str) -> Result<(), SpecError> {
+    let wrong = |why: &str| {
+        Err(SpecError::new(SpecCode::UnknownName, format!("`{}` cannot be a {what}'s name: {why}", shown(name)))
+            .hint(format!("for example `warpsmith new {what} my_{what}`")))
+    };
+    if !is_name(name) {
+        return wrong("it has to be a C identifier of at most 64 letters, digits and _, and begin with a letter");
+    }
+    if TAKEN.contains(&name) || name.starts_with("__") || name.starts_with("WS_") {
+        return wrong("C++ or CUDA has it already");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_to_be_identifiers() {
+        for name in ["", "9mine", "a b", "../x", "größe", "int", "__x", "a-b", "x;", "warp_max", &"x".repeat(65)] {
+            assert!(kernel(name).is_err(), "{name}");
+            assert!(task(name).is_err(), "{name}");
+        }
+        let text = kernel("mine").unwrap();
+        assert!(text.contains("entry = \"mine\"") && !text.contains('@'));
+        assert!(task("scaled").unwrap().iter().all(|(_, text)| !text.contains('@')));
+    }
+}
