@@ -1,0 +1,179 @@
+//! One output against its references: the two relative limits, and the figures reported beside.
+//!
+//! Errors are relative, of the whole and of the worst row: an absolute limit lets kernels pass that skip 3% of the keys at 4,096
+//! keys. NaN and infinities are wrong wherever the reference is finite, and it always is.
+
+use crate::finding::Code;
+use crate::metrics::{Relative, elementwise, relative};
+use crate::oracle::{Expected, Limits};
+use crate::values::{coordinates, decode_one};
+use warpsmith_spec::record::{CheckRecord, FindingRecord, LimitedErrors, WorstElement};
+
+/// Judges an output's bytes, which have its full size. The findings are empty exactly if it passes.
+pub fn check(expected: &Expected, limits: &Limits, bytes: &[u8]) -> (CheckRecord, Vec<FindingRecord>) {
+    let got = judged(expected, bytes);
+    let want = &expected.kernel;
+    let kernel = relative(&got, want, expected.width);
+    let end_to_end = match &expected.end_to_end {
+        Some(want) => relative(&got, want, expected.width),
+        None => kernel,
+    };
+    let e = elementwise(&got, want);
+    let worst_index = expected.spec.index(expected.element(e.worst));
+    let (worst_got, worst_want) = (got.get(e.worst).copied(), want.get(e.worst).copied());
+    let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
+    let record = CheckRecord {
+        kernel: limited(kernel, limits.kernel),
+        end_to_end: limited(end_to_end, limits.end_to_end),
+        max_abs_err: e.max_abs,
+        mean_abs_err: e.mean_abs,
+        rmse: e.rmse,
+        pct_bad: e.pct_bad,
+        cosine: e.cosine,
+        nan: e.nan,
+        inf: e.inf,
+        worst: WorstElement {
+            index: worst_index.clone(),
+            got: finite(worst_got),
+            want: finite(worst_want),
+            got_text: worst_got.filter(|x| !x.is_finite()).map(|x| format!("{x}")),
+        },
+        rows_checked: expected.rows.is_some().then(|| expected.rows_checked()),
+        rows_total: expected.rows.is_some().then(|| expected.rows_total()),
+    };
+    let mut findings = Vec::new();
+    let name = &expected.spec.name;
+    let place = format!("{name}{worst_index:?}");
+    let index = Some(worst_index.iter().map(|i| *i as i64).collect::<Vec<_>>());
+    let mut add = |code: Code, message: String, limit: Option<String>, count: Option<u64>| {
+        let mut f = code.error("correctness", message);
+        (f.tensor, f.index, f.limit, f.count) = (Some(name.clone()), index.clone(), limit, count);
+        findings.push(f);
+    };
+    if e.nan + e.inf > 0 {
+        let message = format!("{name} has {} NaN and {} infinities where the reference is finite; the first is {place}", e.nan, e.inf);
+        add(Code::NonFiniteOutput, message, None, Some(e.nan + e.inf));
+    }
+    let (got, want) = (worst_got.unwrap_or(0.0), worst_want.unwrap_or(0.0));
+    for (code, found, limit, against) in [
+        (Code::IncorrectOutput, kernel, limits.kernel, "the reference on the same quantised inputs"),
+        (Code::IncorrectEndToEnd, end_to_end, limits.end_to_end, "the reference on the unquantised inputs"),
+    ] {
+        if !found.within(limit) {
+            let message = format!(
+                "{name} is not {against}: relative error {} (limit {}), worst row {} (limit {}); worst element {place} is {got:.5}, expected {want:.5}",
+                short(found.frobenius),
+                short(limit.frobenius),
+                short(found.worst_row),
+                short(limit.worst_row)
+            );
+            add(code, message, Some(format!("{} {}", short(limit.frobenius), short(limit.worst_row))), None);
+        }
+    }
+    (record, findings)
+}
+
+/// The judged elements as numbers.
+fn judged(expected: &Expected, bytes: &[u8]) -> Vec<f64> {
+    let size = expected.spec.dtype.bytes() as usize;
+    (0..expected.kernel.len())
+        .map(|i| {
+            let at = expected.element(i) * size;
+            // An output shorter than its shape would be a defect of the backend; missing elements count as wrong.
+            bytes.get(at..at + size).map_or(f64::NAN, |b| decode_one(expected.spec.dtype, b))
+        })
+        .collect()
+}
+
+fn limited(found: Relative, limit: Relative) -> LimitedErrors {
+    LimitedErrors {
+        rel_frobenius: found.frobenius,
+        worst_row: found.worst_row,
+        limit_rel_frobenius: limit.frobenius,
+        limit_worst_row: limit.worst_row,
+    }
+}
+
+fn short(x: f64) -> String {
+    if x == 0.0 || (1e-3..1e4).contains(&x) { format!("{x:.4}") } else { format!("{x:.1e}") }
+}
+
+/// Elements of an output that were never written, as a finding.
+pub fn unwritten(expected: &Expected, written: &[bool]) -> Option<FindingRecord> {
+    let size = expected.spec.dtype.bytes() as usize;
+    let mut missing = written.chunks(size).enumerate().filter(|(_, bytes)| !bytes.iter().all(|w| *w)).map(|(i, _)| i);
+    let first = missing.next()?;
+    let count = 1 + missing.count() as u64;
+    let index = coordinates(&expected.spec.shape, first as u64);
+    let name = &expected.spec.name;
+    let message = format!("{count} of the {} elements of {name} were never written; the first is {name}{index:?}", expected.spec.elements());
+    let mut f = Code::OutputUnwritten.error("correctness", message);
+    (f.tensor, f.index, f.count) = (Some(name.clone()), Some(index.iter().map(|i| *i as i64).collect()), Some(count));
+    Some(f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{OutputSpec, encode};
+    use warpsmith_spec::words::DType;
+
+    fn expected() -> Expected {
+        Expected {
+            spec: OutputSpec { name: "out".into(), dtype: DType::F16, shape: vec![2, 2, 2] },
+            width: 2,
+            rows: None,
+            kernel: vec![1.0, 2.0, 0.5, -0.5, 3.0, 0.0, 1.0, 1.0],
+            end_to_end: Some(vec![1.01, 2.0, 0.5, -0.5, 3.0, 0.0, 1.0, 1.0]),
+        }
+    }
+
+    const LIMITS: Limits = {
+        let kernel = Relative { frobenius: 0.0125, worst_row: 0.06 };
+        Limits { kernel, end_to_end: Relative { frobenius: 0.02, worst_row: 0.07 } }
+    };
+
+    fn codes(values: &[f32]) -> (CheckRecord, Vec<String>) {
+        let (record, findings) = check(&expected(), &LIMITS, &encode(DType::F16, values));
+        (record, findings.iter().map(|f| f.code.clone()).collect())
+    }
+
+    #[test]
+    fn a_right_output_passes_and_a_wrong_row_is_named() {
+        let right = [1.0, 2.0, 0.5, -0.5, 3.0, 0.0, 1.0, 1.0];
+        let (record, found) = codes(&right);
+        assert!(found.is_empty() && record.kernel.rel_frobenius == 0.0 && record.end_to_end.rel_frobenius > 0.0);
+        let mut wrong = right;
+        wrong[3] = 0.5;
+        let (record, found) = codes(&wrong);
+        assert_eq!(found, ["incorrect-output", "incorrect-end-to-end"]);
+        assert_eq!((record.worst.index, record.worst.got, record.worst.want), (vec![0, 1, 1], Some(0.5), Some(-0.5)));
+    }
+
+    #[test]
+    fn one_nan_fails_and_the_record_stays_json() {
+        let (record, found) = codes(&[1.0, 2.0, 0.5, -0.5, 3.0, f32::NAN, 1.0, 1.0]);
+        assert_eq!(found[0], "non-finite-output");
+        assert_eq!((record.nan, record.worst.got, record.worst.got_text.as_deref()), (1, None, Some("NaN")));
+        assert!(!serde_json::to_string(&record).expect("numbers").contains("null,\"want\":null"));
+    }
+
+    #[test]
+    fn judged_rows_only() {
+        let e = Expected { rows: Some(vec![0, 3]), kernel: vec![1.0, 2.0, 1.0, 1.0], end_to_end: None, ..expected() };
+        let (record, found) = check(&e, &LIMITS, &encode(DType::F16, &[1.0, 2.0, 9.0, 9.0, 9.0, 9.0, 1.0, 1.0]));
+        assert!(found.is_empty());
+        assert_eq!((record.rows_checked, record.rows_total), (Some(2), Some(4)));
+        let (record, _) = check(&e, &LIMITS, &encode(DType::F16, &[1.0, 2.0, 9.0, 9.0, 9.0, 9.0, 1.0, 5.0]));
+        assert_eq!(record.worst.index, [1, 1, 1]);
+    }
+
+    #[test]
+    fn unwritten_elements_are_counted_with_the_first() {
+        let mut written = vec![true; 16];
+        assert!(unwritten(&expected(), &written).is_none());
+        (written[6], written[15]) = (false, false);
+        let f = unwritten(&expected(), &written).expect("two are missing");
+        assert_eq!((f.count, f.index, f.code.as_str()), (Some(2), Some(vec![0, 1, 1]), "output-unwritten"));
+    }
+}
