@@ -99,10 +99,8 @@ impl Compiler {
             Front::Failed(failure) => return Ok(Err(failure)),
             Front::Refused { code, log } => return Ok(Err(self.refused(request, &staging, code, log)?)),
         };
-        let mut warnings: Vec<Diagnostic> = diagnostics::of_nvrtc(&log)
-            .into_iter()
-            .filter(|d| !matches!(d.kind, DiagnosticKind::Error | DiagnosticKind::Remark))
-            .collect();
+        let mut warnings: Vec<Diagnostic> =
+            diagnostics::of_nvrtc(&log).into_iter().filter(|d| is_worth_telling(d)).collect();
         if warnings.iter().any(|d| d.kind == DiagnosticKind::WmmaLocalMemory) {
             let line = self.wmma_line(request, &staging)?;
             return Ok(Err(CompileFailure::WmmaLocalMemory { file: line.map(|_| request.name.clone()), line, log }));
@@ -284,6 +282,15 @@ impl Compiler {
             }
         }
         Ok(calls.first().map(|c| c.line))
+    }
+}
+
+/// What the toolkit's own headers are warned of is nothing that a candidate could mend.
+fn is_worth_telling(d: &Diagnostic) -> bool {
+    match d.kind {
+        DiagnosticKind::Error | DiagnosticKind::Remark => false,
+        DiagnosticKind::Warning => !d.file.as_deref().is_some_and(|f| f.starts_with('<')),
+        _ => true,
     }
 }
 

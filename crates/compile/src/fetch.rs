@@ -27,7 +27,6 @@ pub enum FetchEvent {
     /// So many packages and bytes in all.
     Begin {
         line: String,
-        version: String,
         packages: usize,
         bytes: u64,
     },
@@ -56,8 +55,6 @@ pub enum FetchEvent {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pins {
-    /// `13` or `12`: what `--toolkit-line` takes.
-    pub line: String,
     pub version: String,
     #[serde(rename = "package")]
     pub packages: Vec<Package>,
@@ -145,21 +142,18 @@ pub(crate) fn fetch_with(
     }
 
     let bytes = wheels.iter().map(|(_, w)| w.bytes).sum();
-    progress(FetchEvent::Begin {
-        line: pins.line.clone(),
-        version: pins.version.clone(),
-        packages: wheels.len(),
-        bytes,
-    });
+    progress(FetchEvent::Begin { line: pins.version.clone(), packages: wheels.len(), bytes });
     let staging = tempfile::Builder::new()
         .prefix(".staging-")
         .tempdir_in(&folder)
         .map_err(|e| ToolError::io("cannot make a folder in", &folder, e))?;
     let target = staging.path().join("packages");
     let scratch = staging.path().join("tmp");
-    for dir in [&target, &scratch] {
-        std::fs::create_dir_all(dir).map_err(|e| ToolError::io("cannot make", dir, e))?;
-    }
+    // Each package into a folder of its own: pip replaces a folder that two packages share.
+    let one = staging.path().join("one");
+    let make = |dir: &Path| std::fs::create_dir_all(dir).map_err(|e| ToolError::io("cannot make", dir, e));
+    make(&target)?;
+    make(&scratch)?;
     let needed_mb = (bytes >> 20) * 4;
     for (i, (package, wheel)) in wheels.iter().enumerate() {
         let index = i + 1;
@@ -177,15 +171,16 @@ pub(crate) fn fetch_with(
                 progress(FetchEvent::Progress { index, bytes: now });
             }
         };
-        installer::install(&clients, package, wheel, &target, &scratch, &mut tick).map_err(|e| match e {
+        installer::install(&clients, package, wheel, &one, &scratch, &mut tick).map_err(|e| match e {
             ToolError::NoSpace { .. } => ToolError::NoSpace { path: folder.clone(), needed_mb: Some(needed_mb) },
             ToolError::NoPermission { .. } => ToolError::NoPermission { path: folder.clone() },
             e => e,
         })?;
         // At once, so that the disk never holds more than one package's surplus.
-        prune(&target, &pins.packages)?;
+        prune(&one, &pins.packages)?;
+        merge(&one, &target)?;
         let _ = std::fs::remove_dir_all(&scratch);
-        std::fs::create_dir_all(&scratch).map_err(|e| ToolError::io("cannot make", &scratch, e))?;
+        make(&scratch)?;
         progress(FetchEvent::PackageDone { index });
     }
     check(&target)?;
@@ -274,6 +269,20 @@ fn prune(target: &Path, packages: &[Package]) -> Result<(), ToolError> {
         }
     }
     Ok(())
+}
+
+/// Moves all files below one folder into another.
+fn merge(from: &Path, into: &Path) -> Result<(), ToolError> {
+    std::fs::create_dir_all(into).map_err(|e| ToolError::io("cannot make", into, e))?;
+    for entry in std::fs::read_dir(from).map_err(|e| ToolError::io("cannot read", from, e))?.flatten() {
+        let (path, to) = (entry.path(), into.join(entry.file_name()));
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            merge(&path, &to)?;
+        } else {
+            std::fs::rename(&path, &to).map_err(|e| ToolError::io("cannot move", &path, e))?;
+        }
+    }
+    std::fs::remove_dir_all(from).map_err(|e| ToolError::io("cannot remove", from, e))
 }
 
 fn size_of(folder: &Path) -> u64 {

@@ -101,7 +101,7 @@ pub(crate) fn install(
     scratch: &Path,
     tick: &mut dyn FnMut(),
 ) -> Result<(), ToolError> {
-    let requirements = scratch.join("requirements.txt");
+    let requirements = scratch.with_extension("requirements.txt");
     let line = format!("{}=={} --hash=sha256:{}\n", package.name, package.version, wheel.sha256);
     let mut worst: Option<ToolError> = None;
     for client in &clients.0 {

@@ -110,7 +110,10 @@ fn ask(parts: &Parts, child: &ChildCommand) -> Result<Answer, String> {
         ChildEnd::Reply(ChildReply::Broken { why }) => return Err(why),
         ChildEnd::TimedOut => return Err("its NVRTC does not answer within 30 s".into()),
         ChildEnd::Died { how, said } => {
-            return Err(format!("its NVRTC does not run ({how}): {}", said.lines().last().unwrap_or("it says nothing")));
+            return Err(format!(
+                "its NVRTC does not run ({how}): {}",
+                said.lines().last().unwrap_or("it says nothing")
+            ));
         }
         ChildEnd::OutOfMemory | ChildEnd::Reply(_) => return Err("its NVRTC does not answer".into()),
     };

@@ -187,6 +187,10 @@ fn clean(text: &[u8]) -> Cleaned {
                     out.push(spliced[i]);
                     i += 1;
                 }
+                if at(i) == b'"' {
+                    out.push(spliced[i]);
+                    i += 1;
+                }
             }
             b'"' if is_raw(&out) => i = raw_string(&spliced, i, &mut out),
             b'"' => i = literal(&spliced, i, b'"', &mut out),

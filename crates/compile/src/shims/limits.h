@@ -1,4 +1,7 @@
 #pragma once
+#if __has_include(<cuda/std/climits>)
+#include <cuda/std/climits>
+#else
 #define CHAR_BIT 8
 #define SCHAR_MIN (-128)
 #define SCHAR_MAX 127
@@ -11,7 +14,7 @@
 #define INT_MIN (-2147483647 - 1)
 #define INT_MAX 2147483647
 #define UINT_MAX 4294967295u
-#if defined(_WIN64)
+#ifdef _WIN64
 #define LONG_MIN (-2147483647l - 1l)
 #define LONG_MAX 2147483647l
 #define ULONG_MAX 4294967295ul
@@ -23,3 +26,4 @@
 #define LLONG_MIN (-9223372036854775807ll - 1ll)
 #define LLONG_MAX 9223372036854775807ll
 #define ULLONG_MAX 18446744073709551615ull
+#endif

@@ -1,10 +1,6 @@
 #pragma once
 // NVRTC knows size_t by itself.
-#if defined(_WIN64)
-typedef long long ptrdiff_t;
-#else
-typedef long ptrdiff_t;
-#endif
+typedef decltype((char*)0 - (char*)0) ptrdiff_t;
 #ifndef NULL
 #define NULL 0
 #endif

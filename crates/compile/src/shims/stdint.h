@@ -1,26 +1,21 @@
 #pragma once
-// What NVRTC lacks of the C library: the exact widths that every CUDA platform has.
+// What NVRTC lacks of the C library. The toolkit's own CCCL has the same for NVRTC; where that is absent, the exact widths that every CUDA
+// platform has, with CCCL's choice of types.
+#if __has_include(<cuda/std/cstdint>)
+#include <cuda/std/cstdint>
+#else
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
 typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
-#if defined(_WIN64)
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 typedef long long intptr_t;
 typedef unsigned long long uintptr_t;
 typedef long long intmax_t;
 typedef unsigned long long uintmax_t;
-#else
-typedef long int64_t;
-typedef unsigned long uint64_t;
-typedef long intptr_t;
-typedef unsigned long uintptr_t;
-typedef long intmax_t;
-typedef unsigned long uintmax_t;
-#endif
 typedef int8_t int_least8_t;
 typedef uint8_t uint_least8_t;
 typedef int16_t int_least16_t;
@@ -31,6 +26,8 @@ typedef int64_t int_least64_t;
 typedef uint64_t uint_least64_t;
 typedef int8_t int_fast8_t;
 typedef uint8_t uint_fast8_t;
+typedef int16_t int_fast16_t;
+typedef uint16_t uint_fast16_t;
 typedef int32_t int_fast32_t;
 typedef uint32_t uint_fast32_t;
 typedef int64_t int_fast64_t;
@@ -59,3 +56,4 @@ typedef uint64_t uint_fast64_t;
 #define UINT32_C(x) x##u
 #define INT64_C(x) x##ll
 #define UINT64_C(x) x##ull
+#endif
