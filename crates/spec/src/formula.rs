@@ -232,6 +232,11 @@ pub(crate) fn expression(text: &str) -> Result<Expr, String> {
     root.ok_or_else(|| "it is empty".to_string())
 }
 
+/// Whether a name can be a symbol: the engine has words of its own, and functions have names.
+pub(crate) fn is_free(name: &str) -> bool {
+    !FUNCTIONS.iter().any(|(f, _)| *f == name) && matches!(expression(name), Ok(Expr::Variable(..)))
+}
+
 fn check_node(e: &Expr, known: &BTreeSet<String>, symbols: &mut BTreeSet<String>) -> Result<(), FormulaError> {
     match e {
         Expr::IntegerConstant(..) | Expr::FloatConstant(..) | Expr::BoolConstant(..) | Expr::And(..) | Expr::Or(..) => {
@@ -316,6 +321,19 @@ fn next_pow2(a: i64) -> Fallible<i64> {
     Ok((a.max(1) as u64).next_power_of_two() as i64)
 }
 
+/// The engine's own shift drops the bits that do not fit.
+fn shift_left(a: i64, b: i64) -> Fallible<i64> {
+    let factor = u32::try_from(b).ok().filter(|b| *b < 63).map(|b| 1i64 << b);
+    factor.and_then(|f| a.checked_mul(f)).ok_or_else(|| format!("overflow: {a} << {b}").into())
+}
+
+fn shift_right(a: i64, b: i64) -> Fallible<i64> {
+    match u32::try_from(b) {
+        Ok(b) if b < 64 => Ok(a >> b),
+        _ => Err(format!("a shift by {b}").into()),
+    }
+}
+
 fn sqrt(x: f64) -> Fallible<f64> {
     if x < 0.0 { Err("the square root of a negative number".into()) } else { Ok(x.sqrt()) }
 }
@@ -326,6 +344,15 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
     engine.set_max_expr_depths(64);
     engine.set_max_operations(10_000);
     engine.set_max_string_size(MAX_LENGTH);
+    // Off, so that the operators registered here are found before the built-in ones.
+    engine.set_fast_operators(false);
+    engine.register_fn("<<", shift_left);
+    engine.register_fn(">>", shift_right);
+    engine.register_fn("-", |a: i64| -> Fallible<i64> { a.checked_neg().ok_or_else(|| "overflow in negation".into()) });
+    engine.register_fn("-", |a: f64| -a);
+    engine.register_fn("+", |a: i64| a);
+    engine.register_fn("+", |a: f64| a);
+    engine.register_fn("!", |a: bool| !a);
     engine.register_fn("ceil_div", ceil_div);
     engine.register_fn("align_up", align_up);
     engine.register_fn("next_pow2", next_pow2);
@@ -341,3 +368,127 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
     engine.register_fn("!", |a: i64| a == 0);
     engine
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eval(text: &str) -> Result<Number, String> {
+        let values: Symbols = [("S", 100), ("B", 2), ("ZERO", 0), ("NEG", -7), ("BIG", i64::MAX), ("LOW", i64::MIN)]
+            .map(|(k, v)| (k.to_string(), v))
+            .into();
+        let known = values.keys().cloned().collect();
+        Formula::parse(text, 1, &known).map_err(|e| format!("{e:?}"))?.eval(&values)
+    }
+
+    #[test]
+    fn formulas_have_these_values() {
+        for (text, want) in [
+            ("ceil_div(S, 64)", 2),
+            ("ceil_div(128, 64)", 2),
+            ("ceil_div(ZERO, 64)", 0),
+            ("ceil_div(NEG, 2)", -3),
+            ("align_up(S, 32)", 128),
+            ("next_pow2(S)", 128),
+            ("next_pow2(NEG)", 1),
+            ("min(S, B) + max(S, B)", 102),
+            ("S * B - 3", 197),
+            ("S / 3 % 5", 3),
+            ("(S + 1) * 2", 202),
+            ("-S", -100),
+            ("3 - -S", 103),
+            ("+S", 100),
+            ("S + S * B", 300),
+            ("2 ** 10", 1024),
+            ("1 << 5 | 1", 33),
+            ("0x40 + 1_000", 1064),
+            ("abs(NEG)", 7),
+        ] {
+            assert_eq!(eval(text), Ok(Number::Whole(want)), "{text}");
+        }
+        assert_eq!(eval("1.0 / sqrt(64)"), Ok(Number::Real(0.125)));
+        assert_eq!(eval("S == 100 && (B < 2 || !ZERO) && !(S == 3)"), Ok(Number::Truth(true)));
+        assert_eq!(eval("max(1.5, 2.5)"), Ok(Number::Real(2.5)));
+    }
+
+    #[test]
+    fn what_has_no_value_is_an_error_and_never_a_panic_or_a_wrapped_number() {
+        for text in [
+            "S / ZERO",
+            "S % ZERO",
+            "LOW / -1",
+            "LOW % -1",
+            "-LOW",
+            "abs(LOW)",
+            "BIG + 1",
+            "LOW - 1",
+            "BIG * 2",
+            "BIG ** 2",
+            "2 ** -1",
+            "1 << 64",
+            "1 << NEG",
+            "1 >> 200",
+            "ceil_div(S, ZERO)",
+            "ceil_div(S, NEG)",
+            "align_up(BIG, 64)",
+            "next_pow2(BIG)",
+            "sqrt(NEG)",
+            "S && B",
+            "S + (B == 2)",
+            "2 ** 63",
+            "ceil_div(1.5, 2)",
+        ] {
+            assert!(eval(text).is_err(), "{text}: {:?}", eval(text));
+        }
+    }
+
+    #[test]
+    fn what_is_no_formula_is_refused() {
+        for text in [
+            "",
+            " ",
+            "S +",
+            "S S",
+            "(S",
+            "S)",
+            "ceil_div(S, ",
+            "ceil_div(S; 2)",
+            "S = 3",
+            "let x = 1",
+            "x => x",
+            "|x| x",
+            "S.abs()",
+            "[1]",
+            "#{a: 1}",
+            "\"a\"",
+            "`a`",
+            "'a'",
+            "()",
+            "{ 1 }",
+            "if S { 1 } else { 2 }",
+            "switch S { _ => 1 }",
+            "loop { }",
+            "print(S)",
+            "eval(\"1\")",
+            "type_of(S)",
+            "Fn(\"a\")",
+            "this",
+            "S ?? B",
+            "S in B",
+            "1..5",
+            "é",
+            "S\n;",
+            "/* ",
+            "1 +\u{0} 2",
+        ] {
+            assert!(eval(text).is_err(), "{text}: {:?}", eval(text));
+        }
+        for free in ["BLOCK_M", "x", "D"] {
+            assert!(is_free(free), "{free}");
+        }
+        for taken in ["min", "loop", "let", "fn", "this", "true", "in", "eval", "print", "switch", "ceil_div", "3", ""]
+        {
+            assert!(!is_free(taken), "{taken}");
+        }
+    }
+}

@@ -1,4 +1,5 @@
-//! The words of a workload's axes and of element types: one enum each, with its spelling in files, options and records.
+//! The words of a workload's axes and of element types: one enum each, with its spelling in files, options and records. And the words
+//! that are taken.
 //!
 //! They know no arithmetic: what e4m3 means is `num`'s, what a distribution draws is the generator's.
 
@@ -186,4 +187,18 @@ words! {
         E4m3 = "e4m3",
         F16 = "f16",
     }
+}
+
+/// Words of C++, and names of CUDA's that every kernel meets: a macro of that name would break all headers.
+const CPP_WORDS: &str = "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const \
+    const_cast consteval constexpr constinit continue decltype default delete do double dynamic_cast else enum \
+    explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not \
+    not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short \
+    signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef \
+    typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq main std size_t printf \
+    exp2f min max fmaxf fmaf threadIdx blockIdx blockDim gridDim warpSize half sqrtf";
+
+/// Whether C++ or CUDA have the word.
+pub(crate) fn is_cpp_word(name: &str) -> bool {
+    CPP_WORDS.split_whitespace().any(|w| w == name)
 }

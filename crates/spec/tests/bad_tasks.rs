@@ -148,6 +148,7 @@ fn each_mistake_is_named_with_its_line() {
         ("[quantiser]", "[accept]\ncriteria = [\"registers < many\"]\n[quantiser]", "many", &["registers < many"]),
         ("[quantiser]", "[budget]\nregisters = 300\n[quantiser]", "= 300", &["registers", "255"]),
         ("[quantiser]", "[quantizer]", "[quantizer]", &["quantizer", "did you mean `quantiser`"]),
+        ("symbols = [\"B\"", "symbols = [\"loop\"", "symbols", &["loop", "already"]),
         ("seeds = [0]", "seeds = [0", "seeds", &["not TOML"]),
     ] {
         let text = FP8.replacen(from, to, 1);
@@ -162,6 +163,10 @@ fn each_mistake_is_named_with_its_line() {
         let near = line(&text, marker);
         assert!(at == near || (said.contains("not TOML") && at >= near), "{to}: line {at}, expected {near}: {said}");
     }
+    let script = |_: &str| Some("import numpy".to_string());
+    let text = FP8.replace("builtin:attention", "reference.py");
+    let e = Task::parse("t", "t/task.toml", text.as_bytes(), &script).unwrap_err();
+    assert!(e.message.contains("needles"), "{e}");
     let parse = |name: &str, bytes: &[u8]| Task::parse(name, "t/task.toml", bytes, &|_| None).unwrap_err();
     assert!(parse("t", b"\xff").message.contains("UTF-8"));
     assert!(parse("t", b"").message.contains("symbols"));

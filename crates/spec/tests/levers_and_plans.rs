@@ -303,3 +303,37 @@ fn not_applicable_says_why() {
         assert!(why.contains(word), "{why}");
     }
 }
+
+#[test]
+fn a_candidate_may_ask_for_a_stricter_limit_and_not_for_a_laxer_one() {
+    use warpsmith_spec::task::Base;
+    let tasks = tasks();
+    let with = |task: &str, precision: &str| {
+        let text = PLAIN.replace("fp8_sdpa", task).replace("\"q_scale\", \"k_scale\", \"v_scale\", ", "");
+        let text = text.replace("//! [[launch]]", &format!("//! precision = \"{precision}\"\n//! [[launch]]"));
+        Candidate::parse("mine.cu", text.as_bytes(), &tasks)
+    };
+    let c = with("fp8_sdpa", "f16").unwrap();
+    let base = tasks.get("fp8_sdpa").unwrap().tolerance.base_for(c.precision);
+    assert_eq!(base, Base::HonestAttention { p: Precision::F16, fold: 512 });
+    assert!(with("fp8_sdpa", "e4m3").is_ok() && with("fp16_sdpa", "f16").is_ok());
+    assert!(with("fp16_sdpa", "e4m3").unwrap_err().message.contains("laxer"));
+}
+
+#[test]
+fn tensor_maps_take_their_sizes_from_the_tensor() {
+    let text = PLAIN
+        .replace("\"k\", \"v\"", "\"k_map\", \"v\"")
+        .replace("//! [[launch]]", "//! [tensor_maps.k_map]\n//! tensor = \"k\"\n//! box = [\"D\", 64, 1, 1]\n//! swizzle = \"CU_TENSOR_MAP_SWIZZLE_64B\"\n//! [[launch]]");
+    let c = candidate(&text);
+    let w = &workloads(&c, &["2x8x100x64"])[0];
+    let tasks = tasks();
+    let plan = c.resolve(tasks.get("fp8_sdpa").unwrap(), &c.default_setting(), w, sm("sm_90")).unwrap();
+    let map = &plan.tensor_maps[0];
+    assert_eq!((map.dims.clone(), map.strides.clone()), (vec![64, 100, 8, 2], vec![64, 6400, 51200]));
+    assert_eq!((map.box_sizes.clone(), map.swizzle.as_str(), map.dtype), (vec![64, 64, 1, 1], "64B", DType::E4m3));
+    assert_eq!(plan.launches[0].args[1], ResolvedArg::TensorMap("k_map".into()));
+    let short = candidate(&text.replace("[\"D\", 64, 1, 1]", "[\"D\", 64]"));
+    let problem = short.resolve(tasks.get("fp8_sdpa").unwrap(), &short.default_setting(), w, sm("sm_90")).unwrap_err();
+    assert!(problem.message.contains("4 dimensions"), "{}", problem.message);
+}

@@ -6,6 +6,8 @@ mod args;
 mod front_matter;
 mod options;
 mod parse;
+mod parse_levers;
+mod parse_plan;
 
 pub use options::{CompileOptions, OptionValue, ResolvedOptions};
 

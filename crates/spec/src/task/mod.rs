@@ -85,6 +85,14 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
+    /// The base for a candidate that asks for `precision`: an honest kernel with P kept so.
+    pub fn base_for(&self, precision: Option<Precision>) -> Base {
+        match (&self.base, precision) {
+            (Base::HonestAttention { fold, .. }, Some(p)) => Base::HonestAttention { p, fold: *fold },
+            (base, _) => base.clone(),
+        }
+    }
+
     /// The two limits (relative Frobenius error, worst row's relative error) for the errors of the base.
     pub fn limits(&self, base_rel_frobenius: f64, base_worst_row: f64) -> (f64, f64) {
         (

@@ -3,7 +3,7 @@
 use super::*;
 use crate::accept;
 use crate::document::{self, Item, Place, Table, Value};
-use crate::formula::Formula;
+use crate::formula::{self, Formula};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
@@ -121,6 +121,12 @@ impl Reader<'_> {
             judged_on,
             timed_on,
         };
+        if task.distributions.contains(&Distribution::Needles)
+            && task.reference != Reference::Builtin("attention".into())
+        {
+            let line = root.get("distributions").map_or(root.line, |i| i.line);
+            return Err(place.error(line, "`needles` hides keys of attention; other tasks have no such distribution"));
+        }
         for shape in &task.shapes {
             let line = root.get("shapes").map_or(root.line, |i| i.line);
             task.check_elements(&shape.sizes)
@@ -134,7 +140,7 @@ impl Reader<'_> {
         let mut names = Vec::new();
         for (name, line) in item.texts(&self.place, "symbols")? {
             self.fresh_name(&names, name, line, "symbol")?;
-            if crate::candidate::RESERVED_SYMBOLS.contains(&name) {
+            if crate::candidate::RESERVED_SYMBOLS.contains(&name) || !formula::is_free(name) {
                 return Err(self.place.error(line, format!("`{name}` cannot be a symbol: formulas know it already")));
             }
             names.push(name.to_string());
@@ -248,7 +254,7 @@ impl Reader<'_> {
             scalars.push(Scalar {
                 name: name.clone(),
                 dtype: self.word(dtype.text(place, "dtype")?, dtype.line)?,
-                value: formula(place, value, "value", known)?,
+                value: self::formula(place, value, "value", known)?,
             });
         }
         Ok(scalars)
@@ -508,5 +514,5 @@ pub(crate) fn formulas(
             place.error(item.line, format!("`{name}` has {} dimensions; there can be {MAX_DIMENSIONS}", items.len()))
         );
     }
-    items.iter().map(|i| formula(place, i, name, known)).collect()
+    items.iter().map(|i| self::formula(place, i, name, known)).collect()
 }

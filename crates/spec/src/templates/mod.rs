@@ -7,6 +7,7 @@ mod signature;
 
 use crate::error::{SpecCode, SpecError, shown};
 use crate::task::is_name;
+use crate::words::is_cpp_word;
 
 pub use propose::kernel_from;
 
@@ -15,119 +16,8 @@ const TASK: &str = include_str!("../../templates/task.toml");
 const REFERENCE: &str = include_str!("../../templates/reference.py");
 const TASK_KERNEL: &str = include_str!("../../templates/task_kernel.cu");
 
-/// Names that a kernel cannot have: C++'s own, CUDA's, and those that the template uses itself.
-const TAKEN: [&str; 110] = [
-    "alignas",
-    "alignof",
-    "and",
-    "and_eq",
-    "asm",
-    "auto",
-    "bitand",
-    "bitor",
-    "bool",
-    "break",
-    "case",
-    "catch",
-    "char",
-    "class",
-    "compl",
-    "concept",
-    "const",
-    "const_cast",
-    "consteval",
-    "constexpr",
-    "constinit",
-    "continue",
-    "decltype",
-    "default",
-    "delete",
-    "do",
-    "double",
-    "dynamic_cast",
-    "else",
-    "enum",
-    "explicit",
-    "export",
-    "extern",
-    "false",
-    "float",
-    "for",
-    "friend",
-    "goto",
-    "if",
-    "inline",
-    "int",
-    "long",
-    "mutable",
-    "namespace",
-    "new",
-    "noexcept",
-    "not",
-    "not_eq",
-    "nullptr",
-    "operator",
-    "or",
-    "or_eq",
-    "private",
-    "protected",
-    "public",
-    "register",
-    "reinterpret_cast",
-    "requires",
-    "return",
-    "short",
-    "signed",
-    "sizeof",
-    "static",
-    "static_assert",
-    "static_cast",
-    "struct",
-    "switch",
-    "template",
-    "this",
-    "thread_local",
-    "throw",
-    "true",
-    "try",
-    "typedef",
-    "typeid",
-    "typename",
-    "union",
-    "unsigned",
-    "using",
-    "virtual",
-    "void",
-    "volatile",
-    "wchar_t",
-    "while",
-    "xor",
-    "xor_eq",
-    "main",
-    "std",
-    "size_t",
-    "printf",
-    "exp2f",
-    "min",
-    "max",
-    "fmaxf",
-    "fmaf",
-    "threadIdx",
-    "blockIdx",
-    "blockDim",
-    "gridDim",
-    "warpSize",
-    "warp_max",
-    "warp_sum",
-    "kHeadDim",
-    "kTile",
-    "kAll",
-    "kLog2e",
-    "kMasked",
-    "WARPS",
-    "half",
-    "sqrtf",
-];
+/// Names that the kernel template uses itself.
+const OWN_WORDS: [&str; 8] = ["warp_max", "warp_sum", "kHeadDim", "kTile", "kAll", "kLog2e", "kMasked", "WARPS"];
 
 /// `new kernel NAME`: a small, right FP8 attention kernel for `fp8_sdpa` with its front matter.
 pub fn kernel(name: &str) -> Result<String, SpecError> {
@@ -154,8 +44,8 @@ fn checked(name: &str, what: &str) -> Result<(), SpecError> {
     if !is_name(name) {
         return wrong("it has to be a C identifier of at most 64 letters, digits and _, and begin with a letter");
     }
-    if TAKEN.contains(&name) || name.starts_with("__") || name.starts_with("WS_") {
-        return wrong("C++ or CUDA has it already");
+    if is_cpp_word(name) || OWN_WORDS.contains(&name) || name.starts_with("__") || name.starts_with("WS_") {
+        return wrong("C++, CUDA or the kernel itself has it already");
     }
     Ok(())
 }
