@@ -24,7 +24,8 @@
 // Changed   Nothing: this is where the ladder starts. One FMA for each product, no tensor cores.
 // Predicted The FMA pipe bounds it: 2 x S x S x D FMAs a head, so at most 4 x 128 FLOP a cycle on an SM, a sixteenth of what
 //           f16 tensor cores do. Softmax and decoding hide behind that.
-// Resources Registers REGS (sm_89), 16 KB of shared memory at D 64, 32 KB at 128.
+// Resources Registers at D 64: 114 (sm_89), 115 (sm_90); at 128: 136, 132; no spills. Shared memory 16,384 and 32,768 bytes.
+//           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.
 // From      None.
 

@@ -25,7 +25,8 @@
 //           nobody may know how an accumulator lies in registers.
 // Predicted Of the two equal products only P V is left to the FMA pipe: close to twice as fast, less what the scores' way
 //           through shared memory costs (8 bytes written and 8 read a score).
-// Resources REGISTERS; SHARED
+// Resources Registers at D 64: 125 (sm_89), 89 (sm_90); at 128: 169, 133; no spills. Shared memory 31,232 and 35,072 bytes.
+//           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.
 // From      level_00.
 
@@ -53,8 +54,11 @@ static __device__ __forceinline__ void stage_f16(__half* smem_tile, const u8* gm
     constexpr int kChunks = kHeadDim / 16;
     const int row = chunk / kChunks, column = chunk % kChunks * 16;
     const uint4 codes = *reinterpret_cast<const uint4*>(gmem_tile + min(row, last_row) * kHeadDim + column);
+    uint4 lo, hi;
+    warpsmith::decode_f16(lo, hi, codes);
     uint4* dst = reinterpret_cast<uint4*>(smem_tile + row * kRowK + column);
-    warpsmith::decode_f16(dst[0], dst[1], codes);
+    dst[0] = lo;
+    dst[1] = hi;
 }
 
 // A tile of codes, widened to f32, without padding: two neighbouring lanes read one row.

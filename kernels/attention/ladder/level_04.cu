@@ -28,7 +28,8 @@
 //           last key, or the diagonal, are masked.
 // Predicted Shared memory traffic of a tile falls from 16 x (8 N + 4 N + 8 D) bytes a warp plus the operands to the operands alone:
 //           1.5 to 2 times as fast. The exponentials and the two barriers a tile come to the front.
-// Resources REGISTERS; SHARED
+// Resources Registers at D 64: 168 (sm_89), 168 (sm_90); at 128: 193, 198; no spills. Shared memory 34,816 and 33,792 bytes.
+//           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.
 // From      level_03.
 

@@ -27,7 +27,8 @@
 //           iteration is for copies that had a whole iteration more.
 // Predicted Where a tile's work (about 1,500 cycles a warp) is longer than the latency of a copy that hits L2, nothing; where K and
 //           V come from DRAM, or a CTA has its SM alone, up to a tenth. The 8 KB more may cost a resident CTA.
-// Resources REGISTERS; SHARED
+// Resources Registers at D 64: 168 (sm_89), 168 (sm_90); at 128: 182, 188; no spills. Shared memory 40,960 and 40,960 bytes.
+//           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.
 // From      level_05.
 

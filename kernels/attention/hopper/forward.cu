@@ -1,0 +1,407 @@
+// attention_forward: FP8 attention of many queries over many keys, warp-specialised and persistent.
+//
+//     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
+//
+// Shapes: params.cuh, with scales per tensor or per head. Any Sq and Sk; causal is aligned bottom-right; Hq a multiple of Hkv.
+// Assumes: WS_D 64, 128 or 256; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of at
+// most 128 bytes, swizzled to their width; strides in whole 16 bytes.
+// Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
+//     warp 3:     k_empty -> TMA K -> k_full        v_empty -> TMA V -> v_full        q_empty -> TMA Q -> q_full
+//     warps 0-2:  v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
+//     consumers:  q_full | k_full -> S = Q K^T -> k_empty | softmax in registers | vt_full -> T = P V -> vt_empty | O = O a + T
+//   WS_ORDER 0: each step waits for the one before; the other warpgroups fill the tensor core meanwhile.
+//   WS_ORDER 1: S of the next tile is issued before P V of this one, and its softmax hides P V (FlashAttention-3's order).
+//   WS_ORDER 2: P V of this tile and S of the next are issued together, and waited for in this order.
+// Keys run from last to first. Every tile's product starts from zero and is added to f32: the tensor core's narrow accumulator never
+// sums over more than 128 keys, so the error does not grow with their number.
+// Measured: docs/ledger.md. Comes from: split.cu.
+#include "params.cuh"
+#include "softmax.cuh"
+#include "transpose.cuh"
+
+#ifndef WS_D
+#define WS_D 128
+#endif
+#ifndef WS_WGS
+#define WS_WGS 3
+#endif
+#ifndef WS_CAUSAL
+#define WS_CAUSAL 0
+#endif
+#ifndef WS_ORDER
+#define WS_ORDER 0
+#endif
+#ifndef WS_POLY
+#define WS_POLY 2
+#endif
+
+constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
+static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
+static_assert(WGS >= 2 && WGS <= 4, "two to four consumers");
+constexpr u32 kPitch = D < 128 ? D : 128;
+constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D;
+constexpr i32 kQStages = D == 256 ? 1 : 2;
+constexpr i32 kStages = D == 256 ? 2 : 4;   // of K and of V^T, powers of two
+constexpr i32 kVStages = D == 256 ? 1 : 2;
+// setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
+constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 240, kProducerRegisters = WGS == 2 ? 24 : 32;
+static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
+
+// Shared memory: Q | K | V | V^T | barriers.
+constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kStages * kTileBytes;
+constexpr u32 kSharedBytes = kBars + 256;
+static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
+
+// A position in a ring of kStages buffers.
+template <i32 kStages>
+struct Ring {
+    u32 slot = 0, phase = 0;
+    WS_DEV_MEMBER void next() {
+        if (++slot == kStages) slot = 0, phase ^= 1;
+    }
+};
+
+struct Work {
+    i32 b, head, first_row, tiles;
+};
+
+// The i-th tile of this CTA: rounds run forwards and backwards in turn, so that shares of a falling list of lengths are even.
+WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
+    const i32 total = p.row_tiles * p.Hq * p.B;
+    i32 t = i * gridDim.x + ((WS_CAUSAL && (i & 1)) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    if (t >= total) return false;
+    // Sections of heads whose K and V fit the L2 together; in a section the longest rows first.
+    const i32 per_section = p.section * p.row_tiles, section = t / per_section, heads = min(p.section, p.Hq * p.B - section * p.section);
+    t -= section * per_section;
+    const i32 m = p.row_tiles - 1 - t / heads, bh = section * p.section + t % heads;
+    w.b = bh / p.Hq;
+    w.head = bh % p.Hq;
+    w.first_row = m * ROWS;
+    const i32 last = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + min(p.Sq, w.first_row + ROWS)) : p.Sk;
+    w.tiles = last > 0 ? (last + KEYS - 1) / KEYS : 0;
+    return true;
+}
+
+struct Bars {
+    u32 at;
+    WS_DEV_MEMBER u32 q_full(u32 i) const { return at + 8 * i; }
+    WS_DEV_MEMBER u32 q_empty(u32 i) const { return at + 16 + 8 * i; }
+    WS_DEV_MEMBER u32 k_full(u32 i) const { return at + 32 + 8 * i; }
+    WS_DEV_MEMBER u32 k_empty(u32 i) const { return at + 64 + 8 * i; }
+    WS_DEV_MEMBER u32 v_full(u32 i) const { return at + 96 + 8 * i; }
+    WS_DEV_MEMBER u32 v_empty(u32 i) const { return at + 128 + 8 * i; }
+    WS_DEV_MEMBER u32 vt_full(u32 i) const { return at + 160 + 8 * i; }
+    WS_DEV_MEMBER u32 vt_empty(u32 i) const { return at + 192 + 8 * i; }
+};
+
+WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 first, i32 head, i32 b) {
+#pragma unroll
+    for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * rows * 128, map, bar, half * 128, first, head, b);
+}
+
+WS_DEV void produce(const Params& p, const TensorMap* qm, const TensorMap* km, const TensorMap* vm, u32 base, const Bars& bars) {
+    Ring<kQStages> q;
+    Ring<kStages> k;
+    Ring<kVStages> v;
+    Work w;
+    for (i32 i = 0; work_of(p, i, w); ++i) {
+        if (w.tiles == 0) continue;
+        const i32 kv_head = w.head / p.group;
+        mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
+        mbarrier_expect_tx(bars.q_full(q.slot), kQBytes);
+#pragma unroll
+        for (i32 g = 0; g < WGS; ++g) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, bars.q_full(q.slot), 64, w.first_row + 64 * g, w.head, w.b);
+        q.next();
+#pragma unroll 1
+        for (i32 t = w.tiles - 1; t >= 0; --t) {
+            mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
+            mbarrier_expect_tx(bars.k_full(k.slot), kTileBytes);
+            load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, t * KEYS, kv_head, w.b);
+            k.next();
+            mbarrier_wait(bars.v_empty(v.slot), v.phase ^ 1);
+            mbarrier_expect_tx(bars.v_full(v.slot), kTileBytes);
+            load_rows(base + kV + v.slot * kTileBytes, vm, bars.v_full(v.slot), KEYS, t * KEYS, kv_head, w.b);
+            v.next();
+        }
+    }
+}
+
+WS_DEV void transpose(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane) {
+    Ring<kVStages> v;
+    Ring<kStages> vt;
+    Work w;
+    for (i32 i = 0; work_of(p, i, w); ++i) {
+        for (i32 t = w.tiles - 1; t >= 0; --t) {
+            mbarrier_wait(bars.v_full(v.slot), v.phase);
+            mbarrier_wait(bars.vt_empty(vt.slot), vt.phase ^ 1);
+            transpose_tile<D, KEYS>(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kTileBytes, warp, 3, lane);
+            fence_async_shared();
+            __syncwarp();
+            if (lane == 0) {
+                mbarrier_arrive(bars.v_empty(v.slot));
+                mbarrier_arrive(bars.vt_full(vt.slot));
+            }
+            v.next();
+            vt.next();
+        }
+    }
+}
+
+// S = Q K^T, issued, not waited for.
+WS_DEV void issue_scores(float (&s)[KEYS / 2], u32 q, u32 k) {
+    wgmma_fence();
+#pragma unroll
+    for (i32 i = 0; i < D / 32; ++i) {
+        const u64 a = matrix_desc<kPitch>(q + (i / 4) * (64 * 128) + (i % 4) * 32), b = matrix_desc<kPitch>(k + (i / 4) * (KEYS * 128) + (i % 4) * 32);
+        if (i == 0) wgmma<0>(s, a, b);
+        else wgmma<1>(s, a, b);
+    }
+    wgmma_commit();
+}
+
+// T = P V for 64 of the head's dimensions, issued, not waited for.
+WS_DEV void issue_values(float (&t)[32], const u32 (&pr)[KEYS / 8], u32 vt, i32 slice) {
+    wgmma_fence();
+#pragma unroll
+    for (i32 k = 0; k < KEYS / 32; ++k) {
+        const u32 a[4] = {pr[4 * k], pr[4 * k + 1], pr[4 * k + 2], pr[4 * k + 3]};
+        const u64 b = matrix_desc<128>(vt + slice * (64 * 128) + k * 32);
+        if (k == 0) wgmma<0>(t, a, b);
+        else wgmma<1>(t, a, b);
+    }
+    wgmma_commit();
+}
+
+struct Consumer {
+    float o[D / 2];
+    float max0, max1, sum0, sum1, c, a0, a1;
+
+    WS_DEV_MEMBER void reset() {
+#pragma unroll
+        for (i32 i = 0; i < D / 2; ++i) o[i] = 0.0f;
+        max0 = max1 = kNegInf;
+        sum0 = sum1 = 0.0f;
+    }
+
+    // Scores to exponentials, in place. a0 and a1 become what the output so far is worth under the new maxima.
+    WS_DEV_MEMBER void softmax(float (&s)[KEYS / 2]) {
+        float t0, t1;
+        row_max(s, t0, t1);
+        const float m0 = fmaxf(max0, quad_max(t0)), m1 = fmaxf(max1, quad_max(t1));
+        const float b0 = m0 == kNegInf ? 0.0f : m0 * c, b1 = m1 == kNegInf ? 0.0f : m1 * c;   // a row that has seen no key
+        a0 = ex2(fmaf(max0, c, -b0));
+        a1 = ex2(fmaf(max1, c, -b1));
+        max0 = m0;
+        max1 = m1;
+        sum0 *= a0;
+        sum1 *= a1;
+        exponentials<KEYS / 2, WS_POLY>(s, c, c, kPShift - b0, kPShift - b1, sum0, sum1);
+    }
+
+    WS_DEV_MEMBER void fold(const float (&t)[32], i32 slice, float f0, float f1) {
+#pragma unroll
+        for (i32 i = 0; i < 32; i += 4) {
+            float* x = o + 32 * slice + i;
+            x[0] = fmaf(x[0], f0, t[i]);
+            x[1] = fmaf(x[1], f0, t[i + 1]);
+            x[2] = fmaf(x[2], f1, t[i + 2]);
+            x[3] = fmaf(x[3], f1, t[i + 3]);
+        }
+    }
+};
+
+// What a consumer warpgroup knows of the tile of queries that it works on.
+struct Consume {
+    const Params& p;
+    const Bars& bars;
+    u32 base, lane4;
+    bool elected;
+
+    WS_DEV_MEMBER void release(u32 bar) const {
+        if (elected) mbarrier_arrive(bar);
+    }
+    WS_DEV_MEMBER u32 k_at(u32 n) const { return base + kK + n % kStages * kTileBytes; }
+    WS_DEV_MEMBER u32 vt_at(u32 n) const { return base + kVt + n % kStages * kTileBytes; }
+    WS_DEV_MEMBER void wait_k(u32 n) const { mbarrier_wait(bars.k_full(n % kStages), n / kStages & 1); }
+    WS_DEV_MEMBER void wait_vt(u32 n) const { mbarrier_wait(bars.vt_full(n % kStages), n / kStages & 1); }
+    WS_DEV_MEMBER void release_k(u32 n) const { release(bars.k_empty(n % kStages)); }
+    WS_DEV_MEMBER void release_vt(u32 n) const { release(bars.vt_empty(n % kStages)); }
+};
+
+// P V of tile n, all slices issued, none waited for.
+WS_DEV void issue_all_values(float (&x)[D / 64][32], const u32 (&pr)[KEYS / 8], u32 vt) {
+#pragma unroll
+    for (i32 i = 0; i < D / 64; ++i) issue_values(x[i], pr, vt, i);
+}
+
+WS_DEV void fold_all(Consumer& me, float (&x)[D / 64][32], float f0, float f1) {
+#pragma unroll
+    for (i32 i = 0; i < D / 64; ++i) {
+        pin(x[i]);
+        me.fold(x[i], i, f0, f1);
+    }
+}
+
+WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
+    const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
+    const Consume io{p, bars, base, lane4, lane == 0};
+    Ring<kQStages> q;
+    u32 n = 0;   // tiles of keys so far: the position in both rings
+    Work w;
+#pragma unroll 1
+    for (i32 i = 0; work_of(p, i, w); ++i) {
+        const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
+        const i32 kv_head = w.head / p.group;
+        Consumer me;
+        me.reset();
+        me.c = p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2;
+        if (w.tiles > 0) {
+            // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
+            const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
+            const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
+            const u32 q_at = base + q.slot * kQBytes + group * 64 * D;
+            mbarrier_wait(bars.q_full(q.slot), q.phase);
+            for (i32 t = w.tiles - 1; t >= mine; --t, ++n) {
+                io.wait_k(n);
+                io.release_k(n);
+                io.wait_vt(n);
+                io.release_vt(n);
+            }
+            float s[KEYS / 2];
+            u32 pr[KEYS / 8];
+            auto softmax = [&](i32 t) {
+                if ((t + 1) * KEYS > clear) {
+                    const i32 seen = p.Sk - p.Sq + row0 + 1;
+                    mask_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+                }
+                me.softmax(s);
+            };
+#if WS_ORDER == 0
+#pragma unroll 1
+            for (i32 t = mine - 1; t >= 0; --t, ++n) {
+                io.wait_k(n);
+                issue_scores(s, q_at, io.k_at(n));
+                wgmma_wait<0>();
+                pin(s);
+                io.release_k(n);
+                softmax(t);
+                pack_probabilities(s, pr);
+                pin(pr);
+                io.wait_vt(n);
+#pragma unroll
+                for (i32 i = 0; i < D / 64; i += 2) {
+                    float x[32], y[32];
+                    issue_values(x, pr, io.vt_at(n), i);
+                    if (i + 1 < D / 64) {
+                        issue_values(y, pr, io.vt_at(n), i + 1);
+                        wgmma_wait<1>();
+                    } else {
+                        wgmma_wait<0>();
+                    }
+                    pin(x);
+                    me.fold(x, i, me.a0, me.a1);
+                    if (i + 1 < D / 64) {
+                        wgmma_wait<0>();
+                        pin(y);
+                        me.fold(y, i + 1, me.a0, me.a1);
+                    }
+                }
+                io.release_vt(n);
+            }
+#else
+            if (mine > 0) {
+                float x[D / 64][32];
+                io.wait_k(n);
+                issue_scores(s, q_at, io.k_at(n));
+                wgmma_wait<0>();
+                pin(s);
+                io.release_k(n);
+                softmax(mine - 1);
+                pack_probabilities(s, pr);
+#pragma unroll 1
+                for (i32 t = mine - 2; t >= 0; --t, ++n) {
+                    const float f0 = me.a0, f1 = me.a1;
+#if WS_ORDER == 1
+                    io.wait_k(n + 1);
+                    issue_scores(s, q_at, io.k_at(n + 1));
+                    io.wait_vt(n);
+                    pin(pr);
+                    issue_all_values(x, pr, io.vt_at(n));
+                    wgmma_wait<D / 64>();
+                    pin(s);
+                    io.release_k(n + 1);
+                    softmax(t);
+                    wgmma_wait<0>();
+                    fold_all(me, x, f0, f1);
+                    io.release_vt(n);
+#else
+                    pin(pr);
+                    io.wait_vt(n);
+                    issue_all_values(x, pr, io.vt_at(n));
+                    io.wait_k(n + 1);
+                    issue_scores(s, q_at, io.k_at(n + 1));
+                    wgmma_wait<1>();
+                    fold_all(me, x, f0, f1);
+                    io.release_vt(n);
+                    wgmma_wait<0>();
+                    pin(s);
+                    io.release_k(n + 1);
+                    softmax(t);
+#endif
+                    pin(pr);
+                    pack_probabilities(s, pr);
+                }
+                io.wait_vt(n);
+                pin(pr);
+                issue_all_values(x, pr, io.vt_at(n));
+                wgmma_wait<0>();
+                fold_all(me, x, me.a0, me.a1);
+                io.release_vt(n);
+                ++n;
+            }
+#endif
+            io.release(bars.q_empty(q.slot));
+            q.next();
+        }
+
+        const i32 row1 = row0 + 8;
+        const float v_scale = p.v_scale[w.b * p.vs_b + kv_head * p.vs_h];
+        const float sum0 = me.max0 == kNegInf ? 0.0f : quad_sum(me.sum0), sum1 = me.max1 == kNegInf ? 0.0f : quad_sum(me.sum1);
+        const float f0 = sum0 > 0.0f ? v_scale / sum0 : 0.0f, f1 = sum1 > 0.0f ? v_scale / sum1 : 0.0f;
+        const i64 at = (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
+#pragma unroll
+        for (i32 j = 0; j < D / 16; ++j) {
+            const float* o = me.o + 8 * j;
+            if (row0 < p.Sq) store_out4(p, (at + row0) * D + 16 * j + 4 * lane4, o[0] * f0, o[4] * f0, o[1] * f0, o[5] * f0);
+            if (row1 < p.Sq) store_out4(p, (at + row1) * D + 16 * j + 4 * lane4, o[2] * f1, o[6] * f1, o[3] * f1, o[7] * f1);
+        }
+        if (p.lse && lane4 == 0) {
+            if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (me.max0 * me.c + lg2(sum0) - kPShift) * kLn2 : kNegInf;
+            if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (me.max1 * me.c + lg2(sum1) - kPShift) * kLn2 : kNegInf;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
+    attention_forward(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+                      const __grid_constant__ TensorMap v_map) {
+    extern __shared__ __align__(1024) u8 smem[];
+    const u32 base = smem_addr(smem), group = threadIdx.x / 128, thread = threadIdx.x % 128;
+    const Bars bars{base + kBars};
+    if (threadIdx.x == 0) {
+        for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
+        for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.k_full(i), 1), mbarrier_init(bars.k_empty(i), 4 * WGS);
+        for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), 3);
+        for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.vt_full(i), 3), mbarrier_init(bars.vt_empty(i), 4 * WGS);
+        mbarrier_init_fence();
+    }
+    __syncthreads();
+    if (group == 0) {
+        registers_lower<kProducerRegisters>();
+        if (thread / 32 < 3) transpose(p, base, bars, thread / 32, thread % 32);
+        else if (thread == 96) produce(p, &q_map, &k_map, &v_map, base, bars);
+    } else {
+        registers_raise<kConsumerRegisters>();
+        consume(p, base, bars, group - 1, thread);
+    }
+}

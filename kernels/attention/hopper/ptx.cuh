@@ -1,0 +1,178 @@
+// The PTX that the Hopper attention kernels are made of: one thin wrapper for each instruction.
+//
+// Knows nothing of attention. Source: PTX ISA 9.0, the section named at each group. Limit: sm_90a only; the caller keeps the
+// rules of convergence (`.aligned` instructions are executed by whole warps, `wgmma` and `setmaxnreg` by whole warpgroups).
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+
+#define WS_DEV static inline __device__ __attribute__((always_inline))
+#define WS_DEV_MEMBER __device__ __forceinline__
+
+// A tensor map as the driver encodes it (CUtensorMap): opaque, 128 bytes, passed by value in the kernel's parameters.
+struct alignas(64) TensorMap {
+    u64 opaque[16];
+};
+
+WS_DEV u32 smem_addr(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+
+// ---- mbarrier (9.7.13.15) ----
+
+WS_DEV void mbarrier_init(u32 bar, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory"); }
+
+WS_DEV void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+WS_DEV void mbarrier_expect_tx(u32 bar, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+WS_DEV void mbarrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory"); }
+
+WS_DEV void mbarrier_wait(u32 bar, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "WAIT:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+        "@p bra DONE;\n"
+        "bra WAIT;\n"
+        "DONE:\n"
+        "}\n" ::"r"(bar),
+        "r"(parity)
+        : "memory");
+}
+
+// ---- bulk tensor copies (9.7.9.27) ----
+
+WS_DEV void prefetch_tensor_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+
+WS_DEV void tma_load_4d(u32 smem, const TensorMap* map, u32 bar, i32 c0, i32 c1, i32 c2, i32 c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(smem),
+        "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        : "memory");
+}
+
+// ---- cp.async (9.7.9.25): 16 bytes; with 0 valid bytes it fills zeros ----
+
+WS_DEV void cp_async_16(u32 smem, const void* gmem, u32 valid_bytes) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(smem), "l"(gmem), "r"(valid_bytes) : "memory");
+}
+
+WS_DEV void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int N>
+WS_DEV void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// ---- barriers, fences and registers ----
+
+WS_DEV void named_barrier_sync(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+WS_DEV void named_barrier_arrive(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+// Makes this thread's ordinary shared-memory writes visible to wgmma and TMA, once a barrier has ordered them.
+WS_DEV void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+template <int N>
+WS_DEV void registers_raise() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N>
+WS_DEV void registers_lower() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+// ---- wgmma's group control (9.7.15.7); the products themselves are in wgmma.cuh ----
+
+WS_DEV void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+WS_DEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+template <int N>
+WS_DEV void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+// Keeps the compiler from moving uses of accumulators over a wait that it cannot see through.
+template <int N>
+WS_DEV void pin(float (&r)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(r[i])::"memory");
+}
+
+template <int N>
+WS_DEV void pin(u32 (&r)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+r"(r[i])::"memory");
+}
+
+// ---- ldmatrix, stmatrix (9.7.14.5) ----
+
+WS_DEV void ldmatrix_x4_trans(u32 (&r)[4], u32 addr) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(addr)
+                 : "memory");
+}
+
+WS_DEV void stmatrix_x4(u32 addr, u32 r0, u32 r1, u32 r2, u32 r3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(addr), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
+}
+
+// ---- arithmetic ----
+
+WS_DEV float ex2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+WS_DEV float lg2(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+WS_DEV float fma_sat(float a, float b, float c) {
+    float y;
+    asm("fma.rn.ftz.sat.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
+    return y;
+}
+
+// Two floats to two e4m3 bytes, the first in the low byte; saturating, to nearest even.
+WS_DEV u16 e4m3x2(float lo, float hi) {
+    u16 y;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(hi), "f"(lo));
+    return y;
+}
+
+WS_DEV u32 e4m3x4(float a, float b, float c, float d) {
+    u32 y;
+    asm("{.reg .b16 l, h;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 l, %2, %1;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 h, %4, %3;\n"
+        "mov.b32 %0, {l, h};}"
+        : "=r"(y)
+        : "f"(a), "f"(b), "f"(c), "f"(d));
+    return y;
+}
+
+WS_DEV u32 bf16x2(float lo, float hi) {
+    u32 y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(hi), "f"(lo));
+    return y;
+}
+
+WS_DEV u32 f16x2(float lo, float hi) {
+    u32 y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(hi), "f"(lo));
+    return y;
+}
