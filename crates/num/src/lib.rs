@@ -5,6 +5,8 @@
 //! `libm`'s, and vectorised code takes exact steps only.
 
 pub mod bf16;
+#[doc(hidden)]
+pub mod digests;
 pub mod e4m3;
 pub mod e5m2;
 pub mod f16;
