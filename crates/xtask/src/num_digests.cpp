@@ -40,7 +40,8 @@ template <class F> static void mantissas(int bits, F f) {
     for (u64 high = 0; high < 1 << 11; high++) {
         f(high << low);
         f(high << low | ((1ull << low) - 1));
-        for (int bit = 0; bit < low; bit++) f(high << low | 1ull << bit);
+        f(high << low | 1);
+        f(high << low | 1ull << (low - 1));
     }
 }
 
