@@ -12,7 +12,6 @@ fn parse(text: impl AsRef<[u8]>) -> Result<Candidate, SpecError> {
 fn check(name: &str, text: impl AsRef<[u8]>, code: &str, line: Option<u32>, words: &[&str]) {
     let e = parse(text).expect_err(name);
     let said = format!("{} {}", e.message, e.hint.clone().unwrap_or_default());
-    println!("{name}: {}:{:?}: {said}", e.code, e.line);
     assert_eq!((e.code.as_str(), e.line), (code, line), "{name}: {said}");
     assert_eq!(e.file.as_deref(), Some("mine.cu"), "{name}");
     assert!(!e.message.contains('\n'), "{name}: {said}");
@@ -283,6 +282,38 @@ fn no_damage_to_a_file_makes_the_parser_panic() {
             let _ = Candidate::parse("changed", &bytes, &tasks);
             bytes.insert(i, byte);
             let _ = Candidate::parse("doubled", &bytes, &tasks);
+        }
+    }
+}
+
+#[test]
+fn monstrous_files_are_refused_quickly() {
+    let deep = |n: usize| vec!["a"; n].join(".");
+    let many = |n: usize, line: &dyn Fn(usize) -> String| (0..n).map(line).collect::<Vec<_>>().join("\n//! ");
+    for (name, line) in [
+        ("a deep dotted key", format!("{} = 1", deep(200_000))),
+        ("a deep header", format!("[{}]", deep(200_000))),
+        ("a deep inline table", format!("x = {}1{}", "{a=".repeat(100_000), "}".repeat(100_000))),
+        ("a deep array", format!("x = {}{}", "[".repeat(100_000), "]".repeat(100_000))),
+        ("many levers", many(50_000, &|i| format!("levers.L{i} = [1]"))),
+        ("many values", format!("levers.L = [{}]", (0..200_000).map(|i| i.to_string()).collect::<Vec<_>>().join(","))),
+        ("many configurations", many(20_000, &|i| format!("[[config]]\n//! name = \"c{i}\"\n//! set = {{ X = {i} }}"))),
+        (
+            "a large configuration",
+            format!("[[config]]\n//! name = \"c\"\n//! [config.set]\n//! {}", many(50_000, &|i| format!("L{i} = 1"))),
+        ),
+        ("many workspaces", many(20_000, &|i| format!("[workspace.w{i}]\n//! dtype = \"f32\"\n//! shape = [1]"))),
+        ("many constraints", format!("constraints = [{}]", vec!["\"S > 1\""; 100_000].join(","))),
+        ("many comments", many(200_000, &|_| "# nothing".to_string())),
+        ("a long text", format!("precision = \"{}\"", "x".repeat(3_000_000))),
+    ] {
+        let text = PLAIN
+            .replace("//! constraints = [\"D == 64\"]\n", "")
+            .replace("//! [[launch]]", &format!("//! {line}\n//! [[launch]]"));
+        let result = Candidate::parse("big.cu", text.as_bytes(), &tasks());
+        assert_eq!(result.is_ok(), name == "many comments", "{name}");
+        if let Err(e) = result {
+            assert!(e.message.len() < 3000, "{name}: {} letters", e.message.len());
         }
     }
 }

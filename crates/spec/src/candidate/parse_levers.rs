@@ -31,8 +31,10 @@ impl Parser<'_> {
                 return Err(place.error(name_item.line, format!("the configuration `{name}` is there twice")));
             }
             let set_item = table.need(place, OWNER, "set")?;
+            let entries = &set_item.table(place, "set")?.entries;
+            self.few_levers(entries.len(), set_item.line)?;
             let mut set = BTreeMap::new();
-            for (lever, line, value) in &set_item.table(place, "set")?.entries {
+            for (lever, line, value) in entries {
                 self.lever_name(lever, *line)?;
                 set.insert(lever.clone(), self.lever_value(lever, value)?);
             }
@@ -51,7 +53,9 @@ impl Parser<'_> {
         let place = &self.place;
         let mut levers: Vec<Lever> = Vec::new();
         if let Some(item) = self.root.get("levers") {
-            for (name, line, item) in &item.table(place, "levers")?.entries {
+            let entries = &item.table(place, "levers")?.entries;
+            self.few_levers(entries.len(), item.line)?;
+            for (name, line, item) in entries {
                 self.lever_name(name, *line)?;
                 let items = item
                     .array(place, name)
@@ -105,10 +109,17 @@ impl Parser<'_> {
                 ));
             }
         }
-        if levers.len() > MAX_LEVERS {
-            return Err(place.error(levers[MAX_LEVERS].line, format!("more than {MAX_LEVERS} levers")));
-        }
+        self.few_levers(levers.len(), levers.last().map_or(1, |l| l.line))?;
         Ok(levers)
+    }
+
+    fn few_levers(&self, count: usize, line: u32) -> Result<(), SpecError> {
+        if count > MAX_LEVERS {
+            return Err(self
+                .place
+                .error(line, format!("there are {count} levers; a candidate has at most {MAX_LEVERS}")));
+        }
+        Ok(())
     }
 
     fn lever_name(&self, name: &str, line: u32) -> Result<(), SpecError> {
