@@ -21,24 +21,32 @@ const fn target(name: &'static str, shared_kib: u32, sm_count: u32, clusters: bo
     Target { name, shared_bytes_per_block: shared_kib * 1024, sm_count, clusters }
 }
 
-/// All targets, oldest first. The cards of `sm_count`: T4, A100, A10, Orin, L4, H100 SXM, B200, B300, Thor, RTX 5090, GB10.
-pub const TARGETS: [Target; 16] = [
+/// All targets that toolkit 13.0 compiles for, oldest first. The cards of `sm_count`: T4, A100, A10, Orin, an embedded Ampere, L4,
+/// H100 SXM, B200, B300, Thor, RTX 5090, GB10.
+pub const TARGETS: [Target; 23] = [
     target("sm_75", 64, 40, false),
     target("sm_80", 163, 108, false),
     target("sm_86", 99, 72, false),
     target("sm_87", 163, 16, false),
+    target("sm_88", 99, 10, false),
     target("sm_89", 99, 58, false),
     target("sm_90", 227, 132, true),
     target("sm_90a", 227, 132, true),
     target("sm_100", 227, 148, true),
     target("sm_100a", 227, 148, true),
+    target("sm_100f", 227, 148, true),
     target("sm_103", 227, 148, true),
     target("sm_103a", 227, 148, true),
+    target("sm_103f", 227, 148, true),
     target("sm_110", 227, 20, true),
     target("sm_110a", 227, 20, true),
+    target("sm_110f", 227, 20, true),
     target("sm_120", 99, 170, true),
     target("sm_120a", 99, 170, true),
+    target("sm_120f", 99, 170, true),
     target("sm_121", 99, 48, true),
+    target("sm_121a", 99, 48, true),
+    target("sm_121f", 99, 48, true),
 ];
 
 /// Threads that one block can have.

@@ -94,3 +94,27 @@ fn a_result_is_the_same_after_json() {
     assert!(!text.contains("\"cached\"") && !text.contains("\"config\""), "absent parts are absent");
     assert!(text.contains(r#""levers":{"LAYOUT":"row","M":32}"#), "{text}");
 }
+
+#[test]
+fn a_run_is_the_same_after_json_and_absent_parts_are_absent() {
+    use warpsmith_spec::record::{ErrorRecord, RunRecord};
+    let minimal = json!({
+        "schema": "warpsmith.run/1",
+        "run": {"name": "20261121-193015-check", "command": ["warpsmith"], "started": "2026-11-21T19:30:15Z", "warpsmith": "0.1.0"},
+        "environment": {"os": "linux", "arch": "x86_64", "cpus": 2},
+        "results": []
+    });
+    let mut run: RunRecord = serde_json::from_value(minimal).unwrap();
+    run.results.push(result("tiny", 96, None));
+    run.accept.push(Criterion::parse("registers <= 128").unwrap().judge(&run.results));
+    let text = serde_json::to_string_pretty(&run).unwrap();
+    assert_eq!(serde_json::from_str::<RunRecord>(&text).unwrap(), run);
+    assert!(!text.contains("toolkit") && !text.contains("git_commit"));
+
+    let error = warpsmith_spec::SpecError::new(warpsmith_spec::SpecCode::UnknownName, "no\n\u{1b}[31m").at("a.cu", 3);
+    let record: ErrorRecord = error.into();
+    assert_eq!(
+        (record.code.as_str(), record.message.as_str(), record.line),
+        ("unknown-name", "no\\n\\u{1b}[31m", Some(3))
+    );
+}
