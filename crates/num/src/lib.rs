@@ -16,6 +16,7 @@ pub mod philox;
 pub mod quant;
 pub mod tensor_core;
 pub mod tf32;
+pub mod ulp;
 
 /// The NaN that tensor cores and most PTX instructions return: 0x7FFFFFFF.
 pub const CANONICAL_NAN: f32 = f32::from_bits(0x7fff_ffff);

@@ -23,7 +23,7 @@
 //! CUDA 13.0) on six million outputs from random bit patterns, subnormals, infinities, NaN and cancellation, with no difference
 //! (`tests/h200.rs` keeps a sample). Limits: Ampere and Ada rest on MMA-Sim alone; no sparse, block-scaled or tcgen05 products.
 //!
-//! [`exact`] is the definition in integers; [`lanes`] computes eight outputs at a time and must agree with it.
+//! `exact` is the definition in integers; `lanes` computes eight outputs at a time and must agree with it.
 
 mod exact;
 mod integer;
@@ -143,7 +143,7 @@ pub fn multiply_accumulate(numerics: Numerics, product: &Product, a: &[f32], b: 
     }
 }
 
-/// The same by the slow definition in integers, [`exact`], whatever the shape: what the quick one is tested against.
+/// The same by the slow definition in integers, whatever the shape: what the quick one is tested against.
 #[doc(hidden)]
 pub fn multiply_accumulate_by_definition(
     generation: Generation,
@@ -230,7 +230,7 @@ impl Plan {
         }
     }
 
-    /// Whether [`lanes`] has the chunk length, and the sum of a chunk's products fits its 32 bits.
+    /// Whether `lanes` has the chunk length, and the sum of a chunk's products fits its 32 bits.
     fn chunks_are_supported(&self, k: usize) -> bool {
         let terms = [4, 8, 16, 32].contains(&self.chunk);
         let fits = self.fraction_bits == 13 || self.chunk <= 16;
