@@ -176,3 +176,54 @@ WS_DEV u32 f16x2(float lo, float hi) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(hi), "f"(lo));
     return y;
 }
+
+// 1 / x to about 23 bits, without the slow path of a division.
+WS_DEV float rcp(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// ---- clusters (9.7.13.4, 9.7.9.21) ----
+
+WS_DEV u32 cluster_rank() {
+    u32 r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+// Arrives without ordering memory: for telling the others only that this CTA runs and has initialised its barriers (after mbarrier_init_fence).
+WS_DEV void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
+WS_DEV void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// The address, in CTA `rank` of the cluster, of what lies at `addr` here.
+WS_DEV u32 cluster_addr(u32 addr, u32 rank) {
+    u32 r;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(addr), "r"(rank));
+    return r;
+}
+
+// Stores that count their bytes on a barrier of the CTA that they go to: no fence, and no barrier for the sender (9.7.9.12).
+WS_DEV void cluster_send4(u32 addr, u32 bar, float a, float b, float c, float d) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(addr), "f"(a), "f"(b), "f"(c), "f"(d), "r"(bar)
+                 : "memory");
+}
+
+WS_DEV void cluster_send2(u32 addr, u32 bar, float a, float b) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(addr), "f"(a), "f"(b), "r"(bar) : "memory");
+}
+
+// ---- loads that stay where they are written ----
+
+WS_DEV float load_f32(const float* p) {
+    float x;
+    asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(p));
+    return x;
+}
+
+WS_DEV u32 load_u32(const void* p) {
+    u32 x;
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(x) : "l"(p));
+    return x;
+}

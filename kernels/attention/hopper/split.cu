@@ -12,9 +12,6 @@
 //     shares is combined by whichever worker comes last, in the same launch (counters return to zero).
 // Every tile's product starts from zero and is added to f32, so the tensor core's narrow accumulator never sums over more than WS_KEYS keys.
 // Measured: docs/ledger.md. Comes from: ladder level 08, with Hopper's instructions.
-#include "params.cuh"
-#include "softmax.cuh"
-#include "transpose.cuh"
 
 #ifndef WS_D
 #define WS_D 64
@@ -34,51 +31,19 @@
 #ifndef WS_STREAM
 #define WS_STREAM 0
 #endif
+#ifndef WS_GROUPED
+#define WS_GROUPED 1
+#endif
 #ifndef WS_POLY
 #define WS_POLY 2
 #endif
 
-constexpr i32 D = WS_D, KEYS = WS_KEYS, WGS = WS_WGS, STAGES = WS_STAGES;
-static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
-static_assert(KEYS == 64 || KEYS == 128, "a tile is 64 or 128 keys");
-constexpr u32 kPitch = D < 128 ? D : 128;
-constexpr u32 kTileBytes = KEYS * D;
+#include "softmax.cuh"
+#include "tile.cuh"
+
+constexpr i32 STAGES = WS_STAGES;
 constexpr u32 kStageBytes = 2 * kTileBytes;                    // K, V
 constexpr u32 kGroupBytes = STAGES * kStageBytes + kTileBytes;   // and V^T
-
-// Rows r0 and r0 + 8 of a thread, as queries.
-struct Row {
-    i32 head, query, limit;   // limit: keys before it are seen
-    bool valid;
-};
-
-WS_DEV Row row_of(const Params& p, i32 r, i32 kv_head) {
-    Row row;
-    row.query = p.group == 1 ? r : r / p.group;
-    row.head = kv_head * p.group + (p.group == 1 ? 0 : r % p.group);
-    row.valid = row.query < p.Sq;
-    row.limit = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + row.query + 1) : p.Sk;
-    return row;
-}
-
-WS_DEV void load_q(const Params& p, i32 b, const Row& r, u32 lane4, u32 (&q)[D / 8], u32 at) {
-    const u8* src = p.q + b * p.q_b + r.head * p.q_h + r.query * p.q_s + lane4 * 4;
-#pragma unroll
-    for (i32 i = 0; i < D / 16; ++i) q[2 * i + at] = r.valid ? *reinterpret_cast<const u32*>(src + 16 * i) : 0;
-}
-
-WS_DEV void load_tile(const u8* src, i64 stride, i32 first, i32 keys, u32 smem, u32 thread) {
-    constexpr u32 kChunks = D / 16, kRows = 128 / kChunks;
-    const u32 chunk = thread % kChunks;
-    const u32 half = D > 128 ? (chunk >> 3) * (KEYS * 128) : 0;
-#pragma unroll
-    for (u32 i = 0; i < KEYS / kRows; ++i) {
-        const u32 row = thread / kChunks + i * kRows;
-        const i32 key = first + static_cast<i32>(row);
-        const bool inside = key < keys;
-        cp_async_16(smem + half + swizzled<kPitch>(row, D > 128 ? (chunk & 7) : chunk), src + (inside ? key : 0) * stride + chunk * 16, inside ? 16 : 0);
-    }
-}
 
 // A warpgroup's state over one unit.
 struct State {
@@ -94,18 +59,10 @@ WS_DEV void reset(State& s) {
 }
 
 // One tile, its K and V already in shared memory at `stage`.
-WS_DEV void tile(State& st, const u32 (&q)[D / 8], u32 stage, u32 vt, float c0, float c1, float v_scale, i32 first_key, i32 limit0, i32 limit1,
-                 bool warp_has_rows, u32 barrier, u32 warp, u32 lane) {
+WS_DEV void tile(State& st, const u32 (&q)[D / 8], u32 stage, u32 vt, float c0, float c1, float v_scale, i32 first_key, i32 clear, i32 limit0,
+                 i32 limit1, bool warp_has_rows, u32 barrier, u32 warp, u32 lane) {
     float s[KEYS / 2];
-    wgmma_fence();
-#pragma unroll
-    for (i32 k = 0; k < D / 32; ++k) {
-        const u32 a[4] = {q[4 * k], q[4 * k + 1], q[4 * k + 2], q[4 * k + 3]};
-        const u64 b = matrix_desc<kPitch>(stage + (k / 4) * (KEYS * 128) + (k % 4) * 32);
-        if (k == 0) wgmma<0>(s, a, b);
-        else wgmma<1>(s, a, b);
-    }
-    wgmma_commit();
+    issue_scores(s, q, stage);
     transpose_tile<D, KEYS>(stage + kTileBytes, vt, warp, 4, lane);
     fence_async_shared();
     named_barrier_sync(barrier, 128);
@@ -115,8 +72,8 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 8], u32 stage, u32 vt, float c0, 
     u32 pr[KEYS / 8];
     float a0 = 1.0f, a1 = 1.0f;
     if (warp_has_rows) {
-        // The mask also covers the zeros that fill a last, ragged tile.
-        if (first_key + KEYS > min(limit0, limit1)) mask_keys(s, first_key + 2 * static_cast<i32>(lane % 4), limit0, limit1);
+        // Uniform over the warpgroup; it also covers the zeros that fill a last, ragged tile.
+        if (first_key + KEYS > clear) mask_keys(s, first_key + 2 * static_cast<i32>(lane % 4), limit0, limit1);
         float t0, t1;
         row_max(s, t0, t1);
         const float m0 = fmaxf(st.max0, quad_max(t0) * c0), m1 = fmaxf(st.max1, quad_max(t1) * c1);
@@ -138,15 +95,7 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 8], u32 stage, u32 vt, float c0, 
     for (i32 n = 0; n < D / 64; ++n) {
         float t[32];
         pin(pr);
-        wgmma_fence();
-#pragma unroll
-        for (i32 k = 0; k < KEYS / 32; ++k) {
-            const u32 a[4] = {pr[4 * k], pr[4 * k + 1], pr[4 * k + 2], pr[4 * k + 3]};
-            const u64 b = matrix_desc<KEYS>(vt + n * (64 * KEYS) + k * 32);
-            if (k == 0) wgmma<0>(t, a, b);
-            else wgmma<1>(t, a, b);
-        }
-        wgmma_commit();
+        issue_values(t, pr, vt, n);
         wgmma_wait<0>();
         pin(t);
 #pragma unroll
@@ -161,12 +110,6 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 8], u32 stage, u32 vt, float c0, 
 }
 
 WS_DEV float log_sum(float top, float sum) { return sum > 0.0f ? (top + lg2(sum) - kPShift) * kLn2 : kNegInf; }
-
-WS_DEV i64 out_row(const Params& p, i32 b, const Row& r) { return (static_cast<i64>(b) * p.Hq + r.head) * p.Sq + r.query; }
-
-WS_DEV float q_scale_of(const Params& p, i32 b, const Row& r) {
-    return r.valid ? p.q_scale[b * p.qs_b + r.head * p.qs_h + (r.query >> 7) * p.qs_t] * p.softmax_scale_log2 : 0.0f;
-}
 
 // A row without any key leaves max at minus infinity; its weights are whatever the exponentials gave, and are dropped.
 WS_DEV void finish_sums(State& st) {
@@ -190,6 +133,7 @@ extern "C" __global__ void __launch_bounds__(WGS * 128, 1) attention_split(const
     const u8* v = p.v + b * p.v_b + kv_head * p.v_h;
     i32 last = p.Sk;   // keys that any row of the tile sees
     if (WS_CAUSAL) last = min(last, p.Sk - p.Sq + min(p.Sq, (row_base + 63) / p.group + 1));
+    const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + row_base / p.group + 1) : p.Sk;   // every row sees the keys before it
     const i32 tiles = last > 0 ? (last + KEYS - 1) / KEYS : 0;
     reset(st);
 
@@ -216,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(WGS * 128, 1) attention_split(const
         fence_async_shared();
         named_barrier_sync(barrier, 128);
         if (STAGES > 1) load(t + kAhead * WGS, slot == 0 ? STAGES - 1 : slot - 1);
-        tile(st, q, base + slot * kStageBytes, vt, q0 * k_scale, q1 * k_scale, v_scale, t * KEYS, r0.limit, r1.limit, warp_has_rows, barrier, warp, lane);
+        tile(st, q, base + slot * kStageBytes, vt, q0 * k_scale, q1 * k_scale, v_scale, t * KEYS, clear, r0.limit, r1.limit, warp_has_rows, barrier, warp, lane);
         if (STAGES == 1 && t + WGS < tiles) {
             named_barrier_sync(barrier, 128);
             load(t + WGS, 0);
@@ -290,6 +234,7 @@ extern "C" __global__ void __launch_bounds__(WGS * 128, 1) attention_split(const
     const i32 worker = blockIdx.x * WGS + group;
     const i32 begin = min(p.total_tiles, worker * p.tiles_per_worker), end = min(p.total_tiles, begin + p.tiles_per_worker);
     const i32 rows = p.group * p.Sq;   // at most 64
+    const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + 1) : p.Sk;
     i32 load_unit = begin / p.tiles_per_unit, load_tile_index = begin % p.tiles_per_unit, loaded = begin;
     i32 fill = 0;
     auto load = [&]() {
@@ -325,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(WGS * 128, 1) attention_split(const
             fence_async_shared();
             named_barrier_sync(barrier, 128);
             load();
-            tile(st, q, base + slot * kStageBytes, vt, q0 * k_scale, q1 * k_scale, v_scale, t * KEYS, r0.limit, r1.limit, warp_has_rows, barrier, warp, lane);
+            tile(st, q, base + slot * kStageBytes, vt, q0 * k_scale, q1 * k_scale, v_scale, t * KEYS, clear, r0.limit, r1.limit, warp_has_rows, barrier, warp, lane);
             slot = slot + 1 == STAGES ? 0 : slot + 1;
         }
         finish_sums(st);

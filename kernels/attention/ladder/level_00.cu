@@ -2,8 +2,8 @@
 //! targets = ["sm_89", "sm_80", "sm_90"]
 //! constraints = ["D == 64 || D == 128"]
 //! formats = ["e4m3", "e5m2", "u8"]
-//! scales = ["head"]
-//! defines = ["D", "format"]
+//! scales = ["head", "tensor", "block"]
+//! defines = ["D", "format", "scales"]
 //! precision = "f16"
 //! [[launch]]
 //! entry = "fp8_sdpa_level_00"
@@ -15,7 +15,8 @@
 //
 //   out = softmax(softmax_scale * (q q_scale) (k k_scale)^T) (v v_scale), row by row, keys in tiles with a running maximum.
 //
-// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32 (B, H); out f16 (B, H, S, D). causal: row i sees keys 0..i.
+// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32; out f16 (B, H, S, D). causal: row i sees keys 0..i.
+//           Scales (), (B, H) or (B, H, ceil(S / 128)): each tile of keys lies in one block of 128, and so do a warp's rows.
 // Assumes   D 64 or 128; any S; positive scales.
 // Roles     A CTA owns 64 queries of one head. D / 32 neighbouring lanes share a query; each keeps 32 dimensions of q and of the
 //           output in registers, every (D / 32)-th group of four, so that they read a row of K or V without bank conflicts.
@@ -30,12 +31,14 @@
 // From      None.
 
 #include <warpsmith/fp8.cuh>
+#include <warpsmith/scales.cuh>
 #include <warpsmith/shfl.cuh>
 
 constexpr int kHeadDim = WS_D;
 constexpr int kBlockM = 64, kBlockN = 32, kStep = 8;
 constexpr int kLaneDims = 32, kLanesPerRow = kHeadDim / kLaneDims, kThreads = kBlockM * kLanesPerRow;
 static_assert(kHeadDim == 64 || kHeadDim == 128, "a row is shared by two or four lanes");
+static_assert(warpsmith::kScaleBlock % kBlockN == 0, "a tile has one scale");
 
 // A tile of codes, widened to f32 in shared memory. Rows past the end repeat the last one: their weight is zero.
 static __device__ __forceinline__ void stage_tile(float* smem_tile, const u8* gmem_tile, int last_row)
@@ -60,7 +63,8 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const u32 head = blockIdx.y, part = threadIdx.x % kLanesPerRow;
     const int m0 = blockIdx.x * kBlockM, row = m0 + threadIdx.x / kLanesPerRow;
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
-    const float scale = q_scale[head] * k_scale[head] * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
+    const float q_descale = warpsmith::scale_of(q_scale, head, min(row, seqlen - 1), seqlen);
+    const float scale = q_descale * warpsmith::head_scale(k_scale, head) * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
     const float ninf = __int_as_float(0xff800000);
 
     float4 reg_q[kLaneDims / 4], reg_o[kLaneDims / 4];  // (32,)
@@ -79,6 +83,7 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
 
     for (int n0 = 0; n0 < cta_end; n0 += kBlockN) {
         const size_t tile = head_offset + static_cast<size_t>(n0) * kHeadDim;
+        const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
         stage_tile(smem_k, k + tile, seqlen - 1 - n0);
         stage_tile(smem_v, v + tile, seqlen - 1 - n0);
         __syncthreads();
@@ -100,7 +105,7 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 }
 #pragma unroll
                 for (int d = 1; d < kLanesPerRow; d *= 2) dot += ptx::shfl_sync_bfly(dot, d);
-                s[n] = n0 + step + n < row_end ? dot : ninf;
+                s[n] = n0 + step + n < row_end ? dot * k_descale : ninf;
                 tile_max = fmaxf(tile_max, s[n]);
             }
             const float rescale = ptx::ex2_approx_ftz(row_max - tile_max);
@@ -117,21 +122,22 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
             for (int n = 0; n < kStep; ++n) {
                 const float p = ptx::ex2_approx_ftz(s[n] - row_max);
                 row_sum += p;
+                const float pv = p * v_descale;
                 const float4* value = reinterpret_cast<const float4*>(smem_v + (step + n) * kHeadDim) + part;
 #pragma unroll
                 for (int i = 0; i < kLaneDims / 4; ++i) {
                     const float4 x = value[i * kLanesPerRow];
-                    reg_o[i].x = fmaf(p, x.x, reg_o[i].x);
-                    reg_o[i].y = fmaf(p, x.y, reg_o[i].y);
-                    reg_o[i].z = fmaf(p, x.z, reg_o[i].z);
-                    reg_o[i].w = fmaf(p, x.w, reg_o[i].w);
+                    reg_o[i].x = fmaf(pv, x.x, reg_o[i].x);
+                    reg_o[i].y = fmaf(pv, x.y, reg_o[i].y);
+                    reg_o[i].z = fmaf(pv, x.z, reg_o[i].z);
+                    reg_o[i].w = fmaf(pv, x.w, reg_o[i].w);
                 }
             }
         }
         __syncthreads();
     }
 
-    const float descale = v_scale[head] / row_sum;
+    const float descale = warpsmith::head_scale(v_scale, head) / row_sum;
     if (row < seqlen) {
         uint2* gmem_o = reinterpret_cast<uint2*>(out + head_offset + static_cast<size_t>(row) * kHeadDim);
 #pragma unroll

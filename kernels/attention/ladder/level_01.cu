@@ -2,8 +2,8 @@
 //! targets = ["sm_89", "sm_80", "sm_90"]
 //! constraints = ["D == 64 || D == 128"]
 //! formats = ["e4m3", "e5m2", "u8"]
-//! scales = ["head"]
-//! defines = ["D", "format"]
+//! scales = ["head", "tensor", "block"]
+//! defines = ["D", "format", "scales"]
 //! precision = "f16"
 //! [[launch]]
 //! entry = "fp8_sdpa_level_01"
@@ -15,7 +15,8 @@
 //
 //   out = softmax(softmax_scale * (q q_scale) (k k_scale)^T) (v v_scale), row by row, keys in tiles with a running maximum.
 //
-// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32 (B, H); out f16 (B, H, S, D). causal: row i sees keys 0..i.
+// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32; out f16 (B, H, S, D). causal: row i sees keys 0..i.
+//           Scales (), (B, H) or (B, H, ceil(S / 128)): each tile of keys lies in one block of 128, and so do a warp's rows.
 // Assumes   D 64 or 128; any S; positive scales. All three formats are exact in f16.
 // Roles     A CTA of four warps owns 64 queries of one head, a warp 16 of them. Q stays in WMMA fragments. A tile of 2048 / D
 //           keys at a time:
@@ -32,6 +33,7 @@
 
 #include <mma.h>
 #include <warpsmith/fp8.cuh>
+#include <warpsmith/scales.cuh>
 #include <warpsmith/shfl.cuh>
 
 constexpr int kHeadDim = WS_D;
@@ -42,6 +44,7 @@ constexpr int kRowS = kBlockN + 4;   // floats, likewise
 constexpr int kLaneDims = kHeadDim / 2, kLaneKeys = kBlockN / 2;  // two lanes share a row
 static_assert(kHeadDim == 64 || kHeadDim == 128, "a tile of 2048 codes is one 16-byte load a thread");
 static_assert(kBlockN * kHeadDim == 16 * kThreads, "each thread stages 16 codes of K");
+static_assert(warpsmith::kScaleBlock % kBlockN == 0, "a tile has one scale");
 
 using namespace nvcuda;
 using FragmentQ = wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major>;
@@ -87,7 +90,8 @@ fp8_sdpa_level_01(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const u32 head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 2;
     const int m0 = blockIdx.x * kBlockM, row = m0 + warp * 16 + lane / 2;
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
-    const float scale = q_scale[head] * k_scale[head] * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
+    const float q_descale = warpsmith::scale_of(q_scale, head, min(row, seqlen - 1), seqlen);
+    const float scale = q_descale * warpsmith::head_scale(k_scale, head) * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
     const float ninf = __int_as_float(0xff800000);
 
 #pragma unroll
@@ -107,6 +111,7 @@ fp8_sdpa_level_01(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
 
     for (int n0 = 0; n0 < cta_end; n0 += kBlockN) {
         const size_t tile = head_offset + static_cast<size_t>(n0) * kHeadDim;
+        const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
         stage_f16(smem_k, k + tile, threadIdx.x, seqlen - 1 - n0);
         stage_f32(smem_v, v + tile, seqlen - 1 - n0);
         __syncthreads();
@@ -131,10 +136,10 @@ fp8_sdpa_level_01(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         for (int i = 0; i < kLaneKeys / 4; ++i) {
             const float4 x = lane_s[i];
             const int key = n0 + part * kLaneKeys + 4 * i;
-            s[4 * i] = key < row_end ? x.x : ninf;
-            s[4 * i + 1] = key + 1 < row_end ? x.y : ninf;
-            s[4 * i + 2] = key + 2 < row_end ? x.z : ninf;
-            s[4 * i + 3] = key + 3 < row_end ? x.w : ninf;
+            s[4 * i] = key < row_end ? x.x * k_descale : ninf;
+            s[4 * i + 1] = key + 1 < row_end ? x.y * k_descale : ninf;
+            s[4 * i + 2] = key + 2 < row_end ? x.z * k_descale : ninf;
+            s[4 * i + 3] = key + 3 < row_end ? x.w * k_descale : ninf;
         }
 #pragma unroll
         for (int i = 0; i < kLaneKeys; ++i) tile_max = fmaxf(tile_max, s[i]);
@@ -148,7 +153,8 @@ fp8_sdpa_level_01(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
             row_sum += s[i];
         }
 #pragma unroll
-        for (int i = 0; i < kLaneKeys / 4; ++i) lane_s[i] = {s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]};
+        for (int i = 0; i < kLaneKeys / 4; ++i)
+            lane_s[i] = {s[4 * i] * v_descale, s[4 * i + 1] * v_descale, s[4 * i + 2] * v_descale, s[4 * i + 3] * v_descale};
         __syncwarp();
 
 #pragma unroll
@@ -179,7 +185,7 @@ fp8_sdpa_level_01(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     }
 
     row_sum += ptx::shfl_sync_bfly(row_sum, 1);
-    const float descale = v_scale[head] / row_sum;
+    const float descale = warpsmith::head_scale(v_scale, head) / row_sum;
     if (row < seqlen) {
         uint2* gmem_o = reinterpret_cast<uint2*>(out + head_offset + static_cast<size_t>(row) * kHeadDim);
 #pragma unroll

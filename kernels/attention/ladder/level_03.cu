@@ -2,8 +2,8 @@
 //! targets = ["sm_89", "sm_80", "sm_90"]
 //! constraints = ["D == 64 || D == 128"]
 //! formats = ["e4m3", "e5m2", "u8"]
-//! scales = ["head"]
-//! defines = ["D", "format"]
+//! scales = ["head", "tensor", "block"]
+//! defines = ["D", "format", "scales"]
 //! precision = "f16"
 //! [[launch]]
 //! entry = "fp8_sdpa_level_03"
@@ -15,7 +15,8 @@
 //
 //   out = softmax(softmax_scale * (q q_scale) (k k_scale)^T) (v v_scale), row by row, keys in tiles with a running maximum.
 //
-// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32 (B, H); out f16 (B, H, S, D). causal: row i sees keys 0..i.
+// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32; out f16 (B, H, S, D). causal: row i sees keys 0..i.
+//           Scales (), (B, H) or (B, H, ceil(S / 128)): each tile of keys lies in one block of 128, and so do a warp's rows.
 // Assumes   D 64 or 128; any S; positive scales. All three formats are exact in f16.
 // Roles     A CTA of four warps owns 64 queries of one head, a warp 16 of them. Q stays in WMMA fragments. A tile of 2048 / D
 //           keys at a time:
@@ -35,6 +36,7 @@
 #include <mma.h>
 #include <warpsmith/cp_async.cuh>
 #include <warpsmith/fp8.cuh>
+#include <warpsmith/scales.cuh>
 #include <warpsmith/shfl.cuh>
 
 constexpr int kHeadDim = WS_D;
@@ -46,6 +48,7 @@ constexpr int kRowS = kBlockN + 4;   // floats, likewise
 constexpr int kLaneKeys = kBlockN / 2;  // two lanes share a row
 static_assert(kHeadDim == 64 || kHeadDim == 128, "a tile of 2048 codes is one 16-byte load a thread");
 static_assert(kTileBytes == 16 * kThreads, "each thread copies 16 codes of K and 16 of V");
+static_assert(warpsmith::kScaleBlock % kBlockN == 0, "a tile has one scale");
 
 using namespace nvcuda;
 using FragmentA = wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major>;
@@ -87,7 +90,8 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const u32 head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 2;
     const int m0 = blockIdx.x * kBlockM, row = m0 + warp * 16 + lane / 2;
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
-    const float scale = q_scale[head] * k_scale[head] * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
+    const float q_descale = warpsmith::scale_of(q_scale, head, min(row, seqlen - 1), seqlen);
+    const float scale = q_descale * warpsmith::head_scale(k_scale, head) * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
     const float ninf = __int_as_float(0xff800000);
 
     const int row_end = causal ? min(seqlen, row + 1) : seqlen;        // keys that this row sees
@@ -115,6 +119,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     float row_max = ninf, row_sum = 0.f;  // of the scores before scaling; of the lane's keys
     for (int tile = 0; tile < tiles; ++tile) {
         const int n0 = tile * kBlockN, stage = tile % kNumStages;
+        const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
         ptx::cp_async_wait_group<kNumStages - 2>();
         __syncthreads();
         copy(tile + kNumStages - 1);
@@ -142,10 +147,10 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         for (int i = 0; i < kLaneKeys / 4; ++i) {
             const float4 x = lane_s[i];
             const int key = n0 + part * kLaneKeys + 4 * i;
-            s[4 * i] = key < row_end ? x.x : ninf;
-            s[4 * i + 1] = key + 1 < row_end ? x.y : ninf;
-            s[4 * i + 2] = key + 2 < row_end ? x.z : ninf;
-            s[4 * i + 3] = key + 3 < row_end ? x.w : ninf;
+            s[4 * i] = key < row_end ? x.x * k_descale : ninf;
+            s[4 * i + 1] = key + 1 < row_end ? x.y * k_descale : ninf;
+            s[4 * i + 2] = key + 2 < row_end ? x.z * k_descale : ninf;
+            s[4 * i + 3] = key + 3 < row_end ? x.w * k_descale : ninf;
         }
 #pragma unroll
         for (int i = 0; i < kLaneKeys; ++i) tile_max = fmaxf(tile_max, s[i]);
@@ -192,13 +197,13 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 const float4 lo = lane_pv[0], hi = lane_pv[1];
                 const float pv[8] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
 #pragma unroll
-                for (int i = 0; i < 8; ++i) reg_o[(d0 + db) / 16][i] = fmaf(reg_o[(d0 + db) / 16][i], rescale, pv[i]);
+                for (int i = 0; i < 8; ++i) reg_o[(d0 + db) / 16][i] = fmaf(reg_o[(d0 + db) / 16][i], rescale, pv[i] * v_descale);
             }
         }
     }
 
     row_sum += ptx::shfl_sync_bfly(row_sum, 1);
-    const float descale = v_scale[head] / row_sum;
+    const float descale = warpsmith::head_scale(v_scale, head) / row_sum;
     if (row < seqlen) {
         uint4* gmem_o = reinterpret_cast<uint4*>(out + head_offset + static_cast<size_t>(row) * kHeadDim) + part;
 #pragma unroll

@@ -2,8 +2,8 @@
 //! targets = ["sm_89", "sm_80", "sm_90"]
 //! constraints = ["D == 64 || D == 128"]
 //! formats = ["e4m3", "e5m2"]
-//! scales = ["head"]
-//! defines = ["D", "format"]
+//! scales = ["head", "tensor", "block"]
+//! defines = ["D", "format", "scales"]
 //! precision = "f16"
 //! [[launch]]
 //! entry = "fp8_sdpa_level_05"
@@ -15,7 +15,8 @@
 //
 //   out = softmax(softmax_scale * (q q_scale) (k k_scale)^T) (v v_scale), row by row, keys in tiles with a running maximum.
 //
-// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32 (B, H); out f16 (B, H, S, D). causal: row i sees keys 0..i.
+// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32; out f16 (B, H, S, D). causal: row i sees keys 0..i.
+//           Scales (), (B, H) or (B, H, ceil(S / 128)): each tile of keys lies in one block of 128, and so do a warp's rows.
 // Assumes   D 64 or 128; any S; positive scales. Both formats are exact in f16.
 // Roles     A CTA of four warps owns 64 queries of one head, a warp 16 of them. Q stays in registers. A tile of 4096 / D keys at a
 //           time:
@@ -37,6 +38,7 @@
 #include <warpsmith/fp8.cuh>
 #include <warpsmith/ldmatrix.cuh>
 #include <warpsmith/mma.cuh>
+#include <warpsmith/scales.cuh>
 #include <warpsmith/shfl.cuh>
 
 constexpr int kHeadDim = WS_D;
@@ -45,6 +47,7 @@ constexpr int kBlockM = 16 * kWarps, kBlockN = 4096 / kHeadDim;
 constexpr int kNumStages = 2, kTileBytes = kBlockN * kHeadDim;
 constexpr int kRow = kHeadDim;  // halves
 static_assert(kHeadDim == 64 || kHeadDim == 128, "a tile of 4096 codes is two 16-byte copies a thread");
+static_assert(warpsmith::kScaleBlock % kBlockN == 0, "a tile has one scale");
 static_assert(kBlockM <= 2 * kBlockN, "Q passes through the tiles of K and V");
 static_assert(WS_FORMAT != WS_U8, "the simulated 8 bits end with level 03");
 
@@ -92,7 +95,8 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const u32 head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int m0 = blockIdx.x * kBlockM, row0 = m0 + warp * 16;  // of the CTA, of the warp
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
-    const float scale = q_scale[head] * k_scale[head] * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
+    const float q_descale = warpsmith::scale_of(q_scale, head, min(row0, seqlen - 1), seqlen);
+    const float scale = q_descale * warpsmith::head_scale(k_scale, head) * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
     const float ninf = __int_as_float(0xff800000);
     const int cta_end = causal ? min(seqlen, m0 + kBlockM) : seqlen;  // keys that any row of the CTA sees
     const int warp_end = causal ? min(seqlen, row0 + 1) : seqlen;     // keys that every row of the warp sees
@@ -117,9 +121,11 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
 
     float reg_o[kHeadDim / 8][4] = {};                    // (16, D)
     float row_max[2] = {ninf, ninf}, row_sum[2] = {};  // of rows g and g + 8: of the scores before scaling; of the lane's keys
+    float v_unit = 1.f;                                // the scale in whose units O is
 
     for (int tile = 0; tile < tiles; ++tile) {
         const int n0 = tile * kBlockN, stage = tile % kNumStages;
+        const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
         ptx::cp_async_wait_group<kNumStages - 2>();
         __syncthreads();
         copy(tile + kNumStages - 1);
@@ -138,6 +144,8 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 ptx::mma_m16n8k16_f32_f16(s[nb], reg_q[kk + 1], b[2], b[3]);
             }
 
+#pragma unroll
+        for (float(&x)[4] : s) x[0] *= k_descale, x[1] *= k_descale, x[2] *= k_descale, x[3] *= k_descale;
         if (n0 + kBlockN > warp_end) {
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
@@ -150,6 +158,9 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
             }
         }
 
+        // O is kept in units of the values' scale: where that changes from tile to tile, so does O.
+        const float unit = warpsmith::kBlockScales ? v_unit / v_descale : 1.f;
+        v_unit = v_descale;
         float rescale[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
@@ -172,10 +183,10 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
 
 #pragma unroll
         for (int db = 0; db < kHeadDim / 8; ++db) {
-            reg_o[db][0] *= rescale[0];
-            reg_o[db][1] *= rescale[0];
-            reg_o[db][2] *= rescale[1];
-            reg_o[db][3] *= rescale[1];
+            reg_o[db][0] *= rescale[0] * unit;
+            reg_o[db][1] *= rescale[0] * unit;
+            reg_o[db][2] *= rescale[1] * unit;
+            reg_o[db][3] *= rescale[1] * unit;
         }
 #pragma unroll
         for (int kk = 0; kk < kBlockN / 16; ++kk) {
@@ -196,7 +207,7 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     for (int h = 0; h < 2; ++h) {
         row_sum[h] += ptx::shfl_sync_bfly(row_sum[h], 1);
         row_sum[h] += ptx::shfl_sync_bfly(row_sum[h], 2);
-        const float descale = v_scale[head] / row_sum[h];
+        const float descale = warpsmith::head_scale(v_scale, head) * v_unit / row_sum[h];
         const int row = row0 + g + 8 * h;
         if (row < seqlen) {
             u32* gmem_o = reinterpret_cast<u32*>(out + head_offset + static_cast<size_t>(row) * kHeadDim) + t;

@@ -2,8 +2,8 @@
 //! targets = ["sm_89", "sm_90"]
 //! constraints = ["D == 64 || D == 128", "(BLOCK_M + 2 * STAGES * BLOCK_N) * (D + 16 - 16 * SWIZZLE) <= 101376"]
 //! formats = ["e4m3", "e5m2"]
-//! scales = ["head"]
-//! defines = ["D", "format"]
+//! scales = ["head", "tensor", "block"]
+//! defines = ["D", "format", "scales"]
 //! [levers]
 //! BLOCK_M = [64, 32, 128]
 //! BLOCK_N = [64, 32, 128]
@@ -21,7 +21,8 @@
 //
 //   out = softmax(softmax_scale * (q q_scale) (k k_scale)^T) (v v_scale), row by row, keys in tiles with a running maximum.
 //
-// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32 (B, H); out f16 (B, H, S, D). causal: row i sees keys 0..i.
+// Shapes    q, k, v (B, H, S, D) codes of 8 bits, contiguous; scales f32; out f16 (B, H, S, D). causal: row i sees keys 0..i.
+//           Scales (), (B, H) or (B, H, ceil(S / 128)): each tile of keys lies in one block of 128, and so do a warp's rows.
 // Assumes   D 64 or 128; any S; positive scales; sm_89 or later (sm_90 has no FP8 form of mma.sync and widens to f16 inside).
 // Roles     A CTA of BLOCK_M / 16 warps owns BLOCK_M queries of one head, a warp 16 of them; keys come BLOCK_N at a time:
 //             wait for this tile -> barrier -> start copying the tile STAGES - 1 ahead -> S = Q K^T -> softmax -> O = O rescale + P V
@@ -46,6 +47,7 @@
 #include <warpsmith/fp8.cuh>
 #include <warpsmith/ldmatrix.cuh>
 #include <warpsmith/mma.cuh>
+#include <warpsmith/scales.cuh>
 #include <warpsmith/shfl.cuh>
 
 #ifndef BLOCK_M
@@ -65,6 +67,7 @@ constexpr float kLogTopP = 8.f;                                      // log2 of 
 static_assert(kHeadDim == 64 || kHeadDim == 128, "the swizzle knows rows of four and of eight chunks");
 static_assert(kBlockM % 16 == 0 && kThreads <= 1024, "a warp owns 16 rows");
 static_assert(kBlockN % 32 == 0, "P V takes 32 keys at a time");
+static_assert(warpsmith::kScaleBlock % kBlockN == 0, "a tile has one scale");
 static_assert(kNumStages >= 2, "a copy needs a place that nobody reads");
 static_assert(WS_FORMAT != WS_U8, "the simulated 8 bits end with level 03");
 
@@ -123,7 +126,8 @@ fp8_sdpa_level_07(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const u32 head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int m0 = blockIdx.x * kBlockM, row0 = m0 + warp * 16;  // of the CTA, of the warp
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
-    const float scale = q_scale[head] * k_scale[head] * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
+    const float q_descale = warpsmith::scale_of(q_scale, head, min(row0, seqlen - 1), seqlen);
+    const float scale = q_descale * warpsmith::head_scale(k_scale, head) * softmax_scale * 1.4426950408889634f;  // exp(x) = 2^(x log2 e)
     const float ninf = __int_as_float(0xff800000);
     const int cta_end = causal ? min(seqlen, m0 + kBlockM) : seqlen;  // keys that any row of the CTA sees
     const int warp_end = causal ? min(seqlen, row0 + 1) : seqlen;     // keys that every row of the warp sees
@@ -160,6 +164,7 @@ fp8_sdpa_level_07(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
 
     for (int tile = 0; tile < tiles; ++tile) {
         const int n0 = tile * kBlockN;
+        const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
         const u32 smem_k = smem_ring + tile % kNumStages * (2 * kTileBytes), smem_v = smem_k + kTileBytes;
         ptx::cp_async_wait_group<kNumStages - 2>();
         __syncthreads();
@@ -177,6 +182,8 @@ fp8_sdpa_level_07(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 mma_qk(s[nb], reg_q[kk + 1], b[2], b[3]);
             }
 
+#pragma unroll
+        for (float(&x)[4] : s) x[0] *= k_descale, x[1] *= k_descale, x[2] *= k_descale, x[3] *= k_descale;
         if (n0 + kBlockN > warp_end) {
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
@@ -230,10 +237,10 @@ fp8_sdpa_level_07(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
             }
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
-                reg_o[c][h][0] = fmaf(reg_o[c][h][0], rescale[h], even[2 * h]);
-                reg_o[c][h][1] = fmaf(reg_o[c][h][1], rescale[h], odd[2 * h]);
-                reg_o[c][h][2] = fmaf(reg_o[c][h][2], rescale[h], even[2 * h + 1]);
-                reg_o[c][h][3] = fmaf(reg_o[c][h][3], rescale[h], odd[2 * h + 1]);
+                reg_o[c][h][0] = fmaf(reg_o[c][h][0], rescale[h], even[2 * h] * v_descale);
+                reg_o[c][h][1] = fmaf(reg_o[c][h][1], rescale[h], odd[2 * h] * v_descale);
+                reg_o[c][h][2] = fmaf(reg_o[c][h][2], rescale[h], even[2 * h + 1] * v_descale);
+                reg_o[c][h][3] = fmaf(reg_o[c][h][3], rescale[h], odd[2 * h + 1] * v_descale);
             }
         }
     }
@@ -242,7 +249,7 @@ fp8_sdpa_level_07(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     for (int h = 0; h < 2; ++h) {
         row_sum[h] += ptx::shfl_sync_bfly(row_sum[h], 1);
         row_sum[h] += ptx::shfl_sync_bfly(row_sum[h], 2);
-        const float descale = v_scale[head] / row_sum[h];
+        const float descale = warpsmith::head_scale(v_scale, head) / row_sum[h];
         const int row = row0 + g + 8 * h;
         if (row < seqlen) {
             uint2* gmem_o = reinterpret_cast<uint2*>(out + head_offset + static_cast<size_t>(row) * kHeadDim) + t;

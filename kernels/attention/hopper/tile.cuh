@@ -1,0 +1,80 @@
+// What the kernels without a producer share: packed rows of queries, and tiles that a warpgroup loads by itself with cp.async.
+//
+// Row r of a key head is query r / group of query head kv_head * group + r % group; a tile has 64 rows. Knows nothing of softmax.
+// Wants WS_D, WS_KEYS, WS_WGS, WS_CAUSAL and WS_GROUPED (0: as many key heads as query heads).
+#pragma once
+#include "params.cuh"
+#include "transpose.cuh"
+
+constexpr i32 D = WS_D, KEYS = WS_KEYS, WGS = WS_WGS;
+static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
+static_assert(KEYS == 64 || KEYS == 128, "a tile is 64 or 128 keys");
+constexpr u32 kPitch = D < 128 ? D : 128;
+constexpr u32 kTileBytes = KEYS * D;
+
+// Rows r0 and r0 + 8 of a thread, as queries.
+struct Row {
+    i32 head, query, limit;   // limit: keys before it are seen
+    bool valid;
+};
+
+WS_DEV Row row_of(const Params& p, i32 r, i32 kv_head) {
+    Row row;
+    row.query = WS_GROUPED ? r / p.group : r;
+    row.head = WS_GROUPED ? kv_head * p.group + r % p.group : kv_head;
+    row.valid = row.query < p.Sq;
+    row.limit = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + row.query + 1) : p.Sk;
+    return row;
+}
+
+WS_DEV void load_q(const Params& p, i32 b, const Row& r, u32 lane4, u32 (&q)[D / 8], u32 at) {
+    const u8* src = p.q + b * p.q_b + r.head * p.q_h + r.query * p.q_s + lane4 * 4;
+#pragma unroll
+    for (i32 i = 0; i < D / 16; ++i) q[2 * i + at] = r.valid ? load_u32(src + 16 * i) : 0;
+}
+
+WS_DEV void load_tile(const u8* src, i64 stride, i32 first, i32 keys, u32 smem, u32 thread) {
+    constexpr u32 kChunks = D / 16, kRows = 128 / kChunks;
+    const u32 chunk = thread % kChunks;
+    const u32 half = D > 128 ? (chunk >> 3) * (KEYS * 128) : 0;
+#pragma unroll
+    for (u32 i = 0; i < KEYS / kRows; ++i) {
+        const u32 row = thread / kChunks + i * kRows;
+        const i32 key = first + static_cast<i32>(row);
+        const bool inside = key < keys;
+        cp_async_16(smem + half + swizzled<kPitch>(row, D > 128 ? (chunk & 7) : chunk), src + (inside ? key : 0) * stride + chunk * 16, inside ? 16 : 0);
+    }
+}
+
+WS_DEV i64 out_row(const Params& p, i32 b, const Row& r) { return (static_cast<i64>(b) * p.Hq + r.head) * p.Sq + r.query; }
+
+WS_DEV float q_scale_of(const Params& p, i32 b, const Row& r) {
+    return r.valid ? load_f32(p.q_scale + b * p.qs_b + r.head * p.qs_h + (r.query >> 7) * p.qs_t) * p.softmax_scale_log2 : 0.0f;
+}
+
+// S = Q K^T of one tile, issued, not waited for. Q's registers are A operands.
+WS_DEV void issue_scores(float (&s)[KEYS / 2], const u32 (&q)[D / 8], u32 k) {
+    wgmma_fence();
+#pragma unroll
+    for (i32 i = 0; i < D / 32; ++i) {
+        const u32 a[4] = {q[4 * i], q[4 * i + 1], q[4 * i + 2], q[4 * i + 3]};
+        const u64 b = matrix_desc<kPitch>(k + (i / 4) * (KEYS * 128) + (i % 4) * 32);
+        if (i == 0) wgmma<0>(s, a, b);
+        else wgmma<1>(s, a, b);
+    }
+    wgmma_commit();
+}
+
+// T = P V for 64 of the head's dimensions, issued, not waited for.
+WS_DEV void issue_values(float* t, const u32 (&pr)[KEYS / 8], u32 vt, i32 slice) {
+    float(&x)[32] = *reinterpret_cast<float(*)[32]>(t);
+    wgmma_fence();
+#pragma unroll
+    for (i32 k = 0; k < KEYS / 32; ++k) {
+        const u32 a[4] = {pr[4 * k], pr[4 * k + 1], pr[4 * k + 2], pr[4 * k + 3]};
+        const u64 b = matrix_desc<KEYS>(vt + slice * (64 * KEYS) + k * 32);
+        if (k == 0) wgmma<0>(x, a, b);
+        else wgmma<1>(x, a, b);
+    }
+    wgmma_commit();
+}
