@@ -2,7 +2,7 @@
 //! targets = ["sm_89", "sm_90"]
 //! constraints = ["D == 64"]               # shapes it is for; others are not applicable
 //! [levers]
-//! WARPS = [4, 8]                          # #defined for the compiler; the first is the default, --set WARPS=8 chooses
+//! WARPS = [8, 4]                          # #defined for the compiler; the first is the default, --set WARPS=4 chooses
 //! [[launch]]
 //! entry = "@NAME@"
 //! grid = ["ceil_div(S, WARPS)", "B * H"]  # formulas over the shape and the levers
