@@ -214,16 +214,16 @@ WS_DEV void cluster_send2(u32 addr, u32 bar, float a, float b) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(addr), "f"(a), "f"(b), "r"(bar) : "memory");
 }
 
-// ---- loads that stay where they are written ----
+// ---- loads that stay above the barriers that they are written above: ptxas sinks ordinary ones to their first use ----
 
 WS_DEV float load_f32(const float* p) {
     float x;
-    asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(p));
+    asm volatile("ld.volatile.global.f32 %0, [%1];" : "=f"(x) : "l"(p));
     return x;
 }
 
 WS_DEV u32 load_u32(const void* p) {
     u32 x;
-    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(x) : "l"(p));
+    asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(x) : "l"(p));
     return x;
 }

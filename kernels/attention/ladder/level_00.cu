@@ -23,8 +23,8 @@
 //           Keys come in tiles of 32, widened to f32 in shared memory, and leave it in steps of 8:
 //             stage K, V -> barrier -> 4 x (8 scores in registers -> maximum, rescale, exp -> P V) -> barrier
 // Changed   Nothing: this is where the ladder starts. One FMA for each product, no tensor cores.
-// Predicted The FMA pipe bounds it: 2 x S x S x D FMAs a head, so at most 4 x 128 FLOP a cycle on an SM, a sixteenth of what
-//           f16 tensor cores do. Softmax and decoding hide behind that.
+// Predicted The FMA pipe bounds it: 2 x S x S x D FMAs a head at 128 a cycle on an sm_89 SM, a quarter of what its tensor cores
+//           multiply in f16 and an eighth of what they do in FP8. Softmax and decoding hide behind that.
 // Resources Registers at D 64: 114 (sm_89), 115 (sm_90); at 128: 136, 132; no spills. Shared memory 16,384 and 32,768 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.

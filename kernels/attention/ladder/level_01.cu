@@ -24,8 +24,8 @@
 //           In softmax and P V two neighbouring lanes share a row; S and P are the warp's own, so they need no barrier of the CTA.
 // Changed   Against level 00: Q K^T by wmma.mma m16n16k16 f16 with f32 accumulators; scores pass through shared memory, since
 //           nobody may know how an accumulator lies in registers.
-// Predicted Of the two equal products only P V is left to the FMA pipe: close to twice as fast, less what the scores' way
-//           through shared memory costs (8 bytes written and 8 read a score).
+// Predicted Of the two equal products one goes to a unit four times as fast: 1 / (1/2 + 1/8) = 1.6 times at best, less what the
+//           scores' way through shared memory costs (8 bytes written and 8 read a score).
 // Resources Registers at D 64: 125 (sm_89), 89 (sm_90); at 128: 169, 133; no spills. Shared memory 31,232 and 35,072 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.

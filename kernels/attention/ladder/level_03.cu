@@ -26,8 +26,8 @@
 //           its barrier is __syncwarp.
 // Changed   Against level 02: P V by wmma.mma. O stays in registers, by rows, since it must be rescaled by rows; what a tile adds
 //           comes to it through shared memory. V is widened to f16 as K is.
-// Predicted The last 2 x S x S x D FMAs a head become a sixteenth of the cycles; 2.5 to 4 times as fast. Shared memory takes over
-//           as the bound: scores, probabilities and 16 x D floats of P V a tile all pass through it.
+// Predicted The other product goes there too: (1/2 + 1/8) / (1/4) = 2.5 times at best. Shared memory takes over as the bound, so
+//           rather 1.5 to 2: scores, probabilities and 16 x D floats of P V a tile all pass through it.
 // Resources Registers at D 64: 124 (sm_89), 128 (sm_90); at 128: 198, 196; no spills. Shared memory 35,840 and 39,424 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.
