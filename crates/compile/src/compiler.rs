@@ -99,8 +99,7 @@ impl Compiler {
             Front::Failed(failure) => return Ok(Err(failure)),
             Front::Refused { code, log } => return Ok(Err(self.refused(request, &staging, code, log)?)),
         };
-        let mut warnings: Vec<Diagnostic> =
-            diagnostics::of_nvrtc(&log).into_iter().filter(|d| is_worth_telling(d)).collect();
+        let mut warnings: Vec<Diagnostic> = diagnostics::of_nvrtc(&log).into_iter().filter(is_worth_telling).collect();
         if warnings.iter().any(|d| d.kind == DiagnosticKind::WmmaLocalMemory) {
             let line = self.wmma_line(request, &staging)?;
             return Ok(Err(CompileFailure::WmmaLocalMemory { file: line.map(|_| request.name.clone()), line, log }));

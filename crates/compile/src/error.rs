@@ -23,8 +23,8 @@ pub enum ToolError {
     NoNetwork { client: String, detail: String },
 
     #[error(
-        "the package {package} is not what was pinned: its SHA-256 differs ({detail}). It was truncated or altered on the way; \
-         nothing of it was kept. Clear {client}'s cache and try again"
+        "the package {package} arrived truncated or altered: it is not what its pinned SHA-256 says ({client}: {detail}). Nothing of it was \
+         kept. Clear {client}'s cache and run again"
     )]
     Altered { client: String, package: String, detail: String },
 

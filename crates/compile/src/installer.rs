@@ -249,10 +249,10 @@ fn classify(client: &str, package: &str, said: &str, how: &str) -> ToolError {
     }
 }
 
-/// The line that tells, without addresses: an index may be private.
+/// The words that told; whole lines are long and may hold the address of a private index.
 fn detail(said: &str, words: &[&str]) -> String {
-    let line = said.lines().find(|l| words.iter().any(|w| l.to_lowercase().contains(w))).unwrap_or("");
-    shorten(line)
+    let lower = said.to_lowercase();
+    words.iter().find(|w| lower.contains(**w)).map_or_else(String::new, |w| (*w).to_owned())
 }
 
 fn shorten(line: &str) -> String {

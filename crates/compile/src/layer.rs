@@ -151,7 +151,8 @@ impl LayerBuilder {
         {
             return Err(broken(format!("{}: {failure}", request.name)));
         }
-        let resolved = request.resolve()?.map_err(|f| broken(format!("{}: {f}", request.name)))?;
+        // A refused include needs no toolkit and no layer: the look-up says it by itself.
+        let Ok(resolved) = request.resolve()? else { return Ok(()) };
         let key = request.key(&resolved, &self.toolkit);
         let json = serde_json::to_vec(result).map_err(|e| broken(e.to_string()))?;
         let order = format!("{}|{:?}|{:?}", request.target, request.entries, request.defines);

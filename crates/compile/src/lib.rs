@@ -11,6 +11,8 @@ mod child;
 mod compiler;
 mod diagnostics;
 mod error;
+#[cfg(all(test, unix))]
+mod fakes;
 mod fetch;
 mod include;
 mod installer;

@@ -74,7 +74,18 @@ pub(crate) fn run(
     if let Some(bytes) = bounds.memory_bytes {
         sandbox::limit_command(&mut command, bytes, bounds.seconds);
     }
-    let child = command.spawn().map_err(|e| ToolError::Spawn { path: program.clone(), why: e.to_string() })?;
+    let mut tries = 0;
+    let child = loop {
+        match command.spawn() {
+            Ok(child) => break child,
+            // A program that was just written may still be open for writing in a process that another thread is about to start.
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy && tries < 50 => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(e) => return Err(ToolError::Spawn { path: program.clone(), why: e.to_string() }),
+        }
+    };
     let mut guard = Guard(Some(child));
     let child = guard.0.as_mut().expect("just put there");
     let deadline = Instant::now() + Duration::from_secs(bounds.seconds);

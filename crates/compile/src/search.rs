@@ -42,39 +42,42 @@ impl Found {
     }
 }
 
+/// What the machine says of itself; a test says something else.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Surroundings {
+    /// Environment variables and the system's folder, in order.
+    pub places: Vec<(Origin, PathBuf)>,
+    /// Package folders of the running Python, asked for only if nothing before fits.
+    pub python: Option<fn() -> Vec<PathBuf>>,
+}
+
 /// Looks in all places, in order.
 pub fn find(search: &Search) -> Found {
+    find_in(search, &Surroundings { places: places(), python: Some(python_packages) })
+}
+
+pub(crate) fn find_in(search: &Search, around: &Surroundings) -> Found {
     let mut found = Found::default();
-    for (origin, path) in places(search) {
+    let mut consider = |origin: Origin, path: PathBuf, silent: bool| {
         match examine(search, origin, &path) {
-            Ok(toolkit) => {
-                found.chosen = Some(toolkit);
-                return found;
-            }
+            Ok(toolkit) => found.chosen = Some(toolkit),
+            Err(_) if silent => {}
             Err(why) => found.rejected.push((origin, path, why)),
         }
+        found.chosen.is_some()
+    };
+    if let Some(dir) = &search.explicit {
+        consider(Origin::Option, dir.clone(), false);
+        return found;
     }
-    if search.explicit.is_none() {
-        for path in python_packages() {
-            // Most Pythons have no such packages: that is no news.
-            match examine(search, Origin::Python, &path) {
-                Ok(toolkit) => {
-                    found.chosen = Some(toolkit);
-                    return found;
-                }
-                Err(why) if path.join("nvidia").is_dir() => found.rejected.push((Origin::Python, path, why)),
-                Err(_) => {}
-            }
-        }
-        for path in fetched(search) {
-            match examine(search, Origin::Cache, &path) {
-                Ok(toolkit) => {
-                    found.chosen = Some(toolkit);
-                    return found;
-                }
-                Err(why) => found.rejected.push((Origin::Cache, path, why)),
-            }
-        }
+    let done = around.places.iter().any(|(origin, path)| consider(*origin, path.clone(), false))
+        // Most Pythons have no such packages: that is no news.
+        || around.python.map_or_else(Vec::new, |ask| ask()).into_iter().any(|path| {
+            let silent = !path.join("nvidia").is_dir();
+            consider(Origin::Python, path, silent)
+        });
+    if !done {
+        let _ = fetched(search).into_iter().any(|path| consider(Origin::Cache, path, false));
     }
     found
 }
@@ -114,10 +117,7 @@ pub(crate) fn examine(search: &Search, origin: Origin, path: &Path) -> Result<To
     }
 }
 
-fn places(search: &Search) -> Vec<(Origin, PathBuf)> {
-    if let Some(dir) = &search.explicit {
-        return vec![(Origin::Option, dir.clone())];
-    }
+fn places() -> Vec<(Origin, PathBuf)> {
     let mut places = Vec::new();
     for (origin, name) in [(Origin::CudaHome, "CUDA_HOME"), (Origin::CudaPath, "CUDA_PATH")] {
         if let Some(path) = std::env::var_os(name).filter(|v| !v.is_empty()) {
@@ -159,4 +159,109 @@ fn fetched(search: &Search) -> Vec<PathBuf> {
     let wanted = format!("cuda-{}.", search.line.major());
     found.sort_by_key(|n| (!n.starts_with(&wanted), std::cmp::Reverse(n.clone())));
     found.into_iter().map(|n| folder.join(n)).collect()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::fakes;
+
+    fn search(cache: &Path, child: ChildCommand) -> Search {
+        Search {
+            explicit: None,
+            cache_dir: cache.into(),
+            line: Line::V13,
+            allow_fetch: false,
+            need: Need::default(),
+            child,
+        }
+    }
+
+    #[test]
+    fn the_first_that_works_and_fits_is_taken_and_the_reasons_of_the_others_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path();
+        let child = fakes::child(d);
+        fakes::toolkit(&d.join("old"), "11.2.152");
+        fakes::toolkit(&d.join("new"), "13.0.88");
+        fakes::toolkit(&d.join("cache/toolkits/cuda-12.9.86-abc"), "12.9.86");
+        std::fs::create_dir(d.join("empty")).unwrap();
+        let around = Surroundings {
+            places: vec![
+                (Origin::CudaHome, d.join("nowhere")),
+                (Origin::CudaPath, d.join("empty")),
+                (Origin::System, d.join("old")),
+                (Origin::Python, d.join("new")),
+            ],
+            python: None,
+        };
+        let mut s = search(&d.join("cache"), child);
+        s.need = Need::of(&["sm_89".into()], []);
+        let found = find_in(&s, &around);
+        let toolkit = found.chosen.clone().unwrap();
+        assert_eq!((toolkit.version, toolkit.origin), ((13, 0, 88), Origin::Python));
+        let reasons = found.reasons();
+        for (reason, want) in reasons.iter().zip(["no such folder", "no NVRTC", "too old: sm_89 needs 11.8"]) {
+            assert!(reason.contains(want), "{reason}");
+        }
+        assert_eq!(reasons.len(), 3);
+
+        // A driver of the 12 line takes the one of the cache, and says why not the newer one.
+        s.need.driver = Some((12, 4));
+        let found = find_in(&s, &around);
+        assert_eq!(found.chosen.as_ref().map(|t| t.origin), Some(Origin::Cache));
+        assert!(found.reasons()[3].contains("too new: the driver speaks CUDA 12.4"), "{:?}", found.reasons());
+        s.need.driver = None;
+        s.line = Line::V12;
+        assert_eq!(find_in(&s, &around).chosen.map(|t| t.version.0), Some(12));
+
+        // The one that was named is the only one that counts.
+        s.explicit = Some(d.join("empty"));
+        let found = find_in(&s, &around);
+        assert!(found.chosen.is_none() && found.rejected.len() == 1 && found.rejected[0].0 == Origin::Option);
+        assert!(matches!(find_or_fetch(&s, &mut |_| {}), Err(ToolError::BrokenToolkit { .. })));
+    }
+
+    #[test]
+    fn each_layout_is_understood_and_the_id_names_versions_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path();
+        let child = fakes::child(d);
+        fakes::toolkit(&d.join("plain"), "13.0.88");
+        fakes::toolkit(&d.join("site/nvidia/cu13"), "13.0.88");
+        fakes::split_toolkit(&d.join("site12"), "12.9.86");
+        let s = search(&d.join("cache"), child);
+        let look = |path: &str| examine(&s, Origin::Option, &d.join(path)).unwrap();
+        let (plain, wheels, split) = (look("plain"), look("site"), look("site12"));
+        assert_eq!(plain.id, wheels.id);
+        assert_ne!(plain.id, split.id);
+        assert_eq!(look("site/nvidia").id, plain.id);
+        assert!(plain.id.0.starts_with("cuda-13.0.88-") && !plain.id.0.contains('/'));
+        assert_eq!(split.include_dirs.len(), 2);
+    }
+
+    #[test]
+    fn a_broken_one_is_passed_over_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path();
+        let child = fakes::child(d);
+        let s = search(&d.join("cache"), child);
+        let rows: [(&str, fn(&Path), &str); 4] = [
+            ("no ptxas", |t| std::fs::remove_file(t.join("bin/ptxas")).unwrap(), "no ptxas"),
+            ("no library", |t| std::fs::remove_file(t.join("lib/libnvrtc.so.13")).unwrap(), "no NVRTC"),
+            ("no headers", |t| std::fs::remove_dir_all(t.join("include")).unwrap(), "no headers"),
+            ("ptxas of another system", |t| fakes::script(&t.join("bin/ptxas"), "exit 126"), "does not run"),
+        ];
+        for (what, damage, want) in rows {
+            let t = d.join(what);
+            fakes::toolkit(&t, "13.0.88");
+            damage(&t);
+            let why = examine(&s, Origin::System, &t).unwrap_err();
+            assert!(why.contains(want), "{what}: {why}");
+        }
+        let silent = ChildCommand::program("/bin/true");
+        fakes::toolkit(&d.join("silent"), "13.0.88");
+        let why = examine(&Search { child: silent, ..s }, Origin::System, &d.join("silent")).unwrap_err();
+        assert!(why.contains("NVRTC"), "{why}");
+    }
 }

@@ -328,3 +328,23 @@ fn a_target_that_the_toolkit_lacks_is_named() {
         compile(&compiler, &r).unwrap();
     }
 }
+
+#[test]
+fn a_fresh_layer_is_fresh_and_a_changed_source_is_not() {
+    let Some(compiler) = toolkit("a_fresh_layer_is_fresh_and_a_changed_source_is_not") else { return };
+    let right = entry(request(SAXPY), "saxpy");
+    let wrong = entry(request(&SAXPY.replace("int i =", "int i = =")), "saxpy");
+    let mut builder = LayerBuilder::new(compiler.toolkit().id.clone());
+    for r in [&right, &wrong] {
+        builder.add(r, &compiler.compile(r).unwrap()).unwrap();
+    }
+    let layer = Layer::from_bytes(Box::leak(builder.finish().unwrap().into_boxed_slice())).unwrap();
+    for r in [&right, &wrong] {
+        assert_eq!(freshness(&layer, &compiler, r).unwrap(), None);
+    }
+    let found = layer.lookup(&right).unwrap().unwrap();
+    assert!(found.cubin.is_none() && found.entry("saxpy").is_some());
+    let mut changed = right.clone();
+    changed.source.push('\n');
+    assert_eq!(freshness(&layer, &compiler, &changed).unwrap(), Some(Difference::Absent));
+}
