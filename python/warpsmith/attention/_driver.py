@@ -1,0 +1,92 @@
+"""The CUDA driver and NVRTC through ctypes: modules, tensor maps, launches. Knows nothing of attention.
+
+The only module here that calls foreign functions. Errors are `CudaError` with the driver's own name of them.
+"""
+import ctypes
+import glob
+import os
+import sys
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+
+
+class CudaError(RuntimeError):
+    """A driver or compiler call failed; the message has the call and the reason."""
+
+
+_cuda = None
+
+
+def cuda():
+    """libcuda, loaded once."""
+    global _cuda
+    if _cuda is None:
+        _cuda = ctypes.CDLL("libcuda.so.1")
+        _cuda.cuLaunchKernel.argtypes = [c_void_p] + [c_uint] * 7 + [c_void_p, c_void_p, c_void_p]
+    return _cuda
+
+
+def check(code, what):
+    """Raises unless `code` is CUDA_SUCCESS."""
+    if code:
+        text = c_char_p()
+        cuda().cuGetErrorName(code, byref(text))
+        raise CudaError(f"{what}: {text.value.decode() if text.value else code}")
+
+
+class Kernel:
+    """One entry of one loaded module, allowed as much dynamic shared memory as it will be launched with."""
+
+    def __init__(self, cubin, entry, shared_bytes):
+        lib, module, function = cuda(), c_void_p(), c_void_p()
+        check(lib.cuModuleLoadData(byref(module), cubin), "cuModuleLoadData")
+        check(lib.cuModuleGetFunction(byref(function), module, entry.encode()), f"cuModuleGetFunction({entry})")
+        self.module, self.function, self.shared_bytes = module, function.value, shared_bytes
+        check(lib.cuFuncSetAttribute(function, c_int(8), c_int(shared_bytes)), f"{shared_bytes} bytes of shared memory")
+
+
+# CUtensorMap: type UINT8; interleave none; swizzle 64B or 128B; L2 promotion 256B; out of bounds reads zeros.
+_SWIZZLE = {64: 2, 128: 3}
+
+
+def encode_tensor_map(into, address, dims, strides, box):
+    """Encodes a byte tensor's map: dims and box innermost first, strides in bytes from the second dimension on. The box's width is the swizzle's."""
+    n = len(dims)
+    code = cuda().cuTensorMapEncodeTiled(into, c_int(0), c_uint(n), c_void_p(address), (c_uint64 * n)(*dims), (c_uint64 * (n - 1))(*strides),
+                                         (c_uint * n)(*box), (c_uint * n)(*[1] * n), c_int(0), c_int(_SWIZZLE[box[0]]), c_int(3), c_int(0))
+    check(code, f"cuTensorMapEncodeTiled(dims {dims}, strides {strides}, box {box})")
+
+
+def _find_nvrtc():
+    names = [os.path.join(os.environ[v], "lib64", "libnvrtc.so*") for v in ("CUDA_HOME", "CUDA_PATH") if v in os.environ]
+    names += [os.path.join(p, "nvidia", "*", "lib", "libnvrtc.so.1*") for p in sys.path]
+    names += ["/usr/local/cuda*/lib64/libnvrtc.so*", "/usr/local/cuda*/targets/*/lib/libnvrtc.so*"]
+    for pattern in names:
+        found = sorted(f for f in glob.glob(pattern) if ".alt." not in f and "builtins" not in f)
+        if found:
+            return found[-1]
+    raise CudaError("no libnvrtc found: install nvidia-cuda-nvrtc or set CUDA_HOME")
+
+
+def compile_cubin(source, name, include, defines, arch="sm_90a"):
+    """Source text to a cubin, with NVRTC."""
+    path = _find_nvrtc()
+    for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so.*")):
+        ctypes.CDLL(builtins)   # NVRTC looks for it by name, and finds it once it is loaded
+    rtc = ctypes.CDLL(path)
+    program = c_void_p()
+    options = [f"--gpu-architecture={arch}", "--std=c++17", "-lineinfo", f"-I{include}"] + [f"-D{k}={v}" for k, v in defines]
+    argv = (c_char_p * len(options))(*[o.encode() for o in options])
+    if rtc.nvrtcCreateProgram(byref(program), source.encode(), name.encode(), 0, None, None):
+        raise CudaError("nvrtcCreateProgram failed")
+    failed = rtc.nvrtcCompileProgram(program, len(options), argv)
+    size = c_size_t()
+    if failed:
+        rtc.nvrtcGetProgramLogSize(program, byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        rtc.nvrtcGetProgramLog(program, log)
+        raise CudaError(f"{name}: {log.value.decode()}")
+    rtc.nvrtcGetCUBINSize(program, byref(size))
+    cubin = ctypes.create_string_buffer(size.value)
+    rtc.nvrtcGetCUBIN(program, cubin)
+    rtc.nvrtcDestroyProgram(byref(program))
+    return cubin.raw

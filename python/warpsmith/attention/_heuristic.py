@@ -1,0 +1,138 @@
+"""Which kernel runs a problem, with which levers and which grid: pure functions of the shape. Tested in python/tests.
+
+Figures behind the choices: docs/ledger.md.
+"""
+from dataclasses import dataclass
+
+SMS = 132
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A problem as the heuristic sees it. `plain` says that scales are per head or tensor."""
+    B: int
+    Hq: int
+    Hkv: int
+    Sq: int
+    Sk: int
+    D: int
+    causal: bool
+    plain: bool = True
+
+    @property
+    def group(self):
+        return self.Hq // self.Hkv
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An instance (file and defines), its launch, and the figures that its parameters need."""
+    file: str
+    defines: tuple
+    grid: tuple
+    block: int
+    shared_bytes: int
+    tiles_per_unit: int = 0
+    tiles_per_worker: int = 0
+    total_tiles: int = 0
+    row_tiles: int = 0
+    section: int = 1
+    partial_floats: int = 0
+    units: int = 0
+
+    @property
+    def name(self):
+        return "_".join([self.file] + [f"{k[3:].lower()}{v}" for k, v in self.defines])
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def _split(D, keys, wgs, stages, causal, stream, poly):
+    return tuple(dict(WS_D=D, WS_KEYS=keys, WS_WGS=wgs, WS_STAGES=stages, WS_CAUSAL=int(causal), WS_STREAM=int(stream), WS_POLY=poly).items())
+
+
+def _group_bytes(D, keys, stages):
+    return (2 * stages + 1) * keys * D
+
+
+def choose_split(s, keys=None, wgs=None, stages=None, poly=2):
+    """Keys over the warpgroups of a CTA: launch-bound shapes, and whatever no other kernel takes."""
+    wgs = wgs or (2 if s.D == 256 else 4)
+    keys = keys or (128 if s.D == 64 and s.Sk > 64 * wgs else 64)
+    stages = stages or (1 if ceil_div(s.Sk, keys) <= wgs else 2)
+    row_tiles = ceil_div(s.group * s.Sq, 64)
+    shared = max(wgs * _group_bytes(s.D, keys, stages), wgs * 512 + wgs * s.D * 256)
+    return Choice("split", _split(s.D, keys, wgs, stages, s.causal, False, poly), (row_tiles, s.Hkv, s.B), wgs * 128, shared)
+
+
+def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=2, trace=0, sms=SMS):
+    """One tile of keys for each warpgroup of a cluster. None where it does not fit."""
+    tiles = ceil_div(s.group * s.Sq, 64) * s.Hkv * s.B
+    parts = 4 if s.D < 256 else 8
+    ctas = ctas or (1 if s.D == 64 and tiles * 2 > sms else 2 if s.D < 256 else 8)
+    wgs = wgs or parts // ctas
+    keys = keys or (64 if s.D == 256 or s.Sk <= 64 * ctas * wgs else 128)
+    if not s.plain or s.Sk > keys * wgs * ctas or s.D // 16 % (wgs * ctas):
+        return None
+    chunks = s.D // 16 // (wgs * ctas)
+    shared = wgs * (3 * keys * s.D + wgs * ctas * (chunks * 4096 + 512)) + 64
+    if shared > 232448:
+        return None
+    defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WGS=wgs, WS_CTAS=ctas, WS_CAUSAL=int(s.causal), WS_GROUPED=int(s.group > 1), WS_POLY=poly)
+    if trace:
+        defines["WS_TRACE"] = 1
+    grid = (ceil_div(s.group * s.Sq, 64) * ctas, s.Hkv, s.B)
+    return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
+
+
+STREAM = {64: (128, 3, 4), 128: (64, 3, 4), 256: (64, 2, 3)}   # keys of a tile, warpgroups, stages
+
+
+def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
+    """Keys over the whole grid: few queries, many keys. At most 64 packed rows."""
+    k, w, n = STREAM[s.D]
+    keys, wgs, stages = keys or k, wgs or w, stages or n
+    per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv
+    total = per_unit * units
+    share = ceil_div(total, sms * wgs)
+    rows = s.group * s.Sq
+    workers = ceil_div(ceil_div(total, share), wgs) * wgs
+    partial = 2 * workers * (2 * ((rows + 1) & ~1) + rows * s.D)
+    return Choice("split", _split(s.D, keys, wgs, stages, s.causal, True, poly), (workers // wgs, 1, 1), wgs * 128, wgs * _group_bytes(s.D, keys, stages) + 64,
+                  tiles_per_unit=per_unit, tiles_per_worker=share, total_tiles=total, partial_floats=partial, units=units)
+
+
+FORWARD = {64: dict(wgs=4, order=0, poly=2), 128: dict(wgs=3, order=0, poly=1), 256: dict(wgs=2, order=0, poly=0)}
+
+
+def forward_shared(D, wgs):
+    """Mirrors the shared-memory map of forward.cu."""
+    stages = {64: (2, 4, 2, 4), 128: (2, 4, 2, 4), 256: (1, 2, 1, 2)}[D]
+    return stages[0] * 64 * wgs * D + sum(stages[1:]) * 128 * D + 256
+
+
+def choose_forward(s, wgs=None, order=None, poly=None, sms=SMS, persistent=True, l2_bytes=24 << 20):
+    """Many queries over many keys."""
+    f = FORWARD[s.D]
+    wgs, order, poly = wgs or f["wgs"], f["order"] if order is None else order, f["poly"] if poly is None else poly
+    row_tiles = ceil_div(s.Sq, 64 * wgs)
+    tiles = row_tiles * s.Hq * s.B
+    section = max(1, min(s.Hq * s.B, l2_bytes // max(1, 2 * s.Sk * s.D))) if s.causal else 1
+    defines = tuple(dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_ORDER=order, WS_POLY=poly).items())
+    return Choice("forward", defines, (min(tiles, sms) if persistent else tiles, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs),
+                  row_tiles=row_tiles, section=section)
+
+
+def choose(s):
+    """The kernel that we would run."""
+    rows = s.group * s.Sq
+    tiny = choose_tiny(s)
+    if tiny and tiny.grid[0] * tiny.grid[1] * tiny.grid[2] <= SMS:
+        return tiny
+    if rows <= 64 and s.Sk > 1024:
+        return choose_stream(s)
+    if not s.plain or (s.Sk <= 1024 and ceil_div(rows, 64) * s.Hkv * s.B <= SMS):
+        return choose_split(s)
+    return choose_forward(s)

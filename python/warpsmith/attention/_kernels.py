@@ -1,0 +1,55 @@
+"""Cubins by instance: shipped beside this file, else compiled once from kernels/ into the user's cache. Loaded once per device.
+
+$WARPSMITH_CUBINS names a folder that is looked into first. The cache's key is the hash of every source file and define.
+"""
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+from . import _driver
+
+ENTRIES = {"tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward"}
+_lock = threading.Lock()
+_loaded = {}
+
+
+def source_folder():
+    """kernels/attention/hopper of the checkout, or the copy in the wheel."""
+    here = Path(__file__).resolve().parent
+    for folder in (here / "hopper", here.parents[2] / "kernels" / "attention" / "hopper"):
+        if (folder / "params.cuh").exists():
+            return folder
+    raise _driver.CudaError("the kernels' sources are missing from this installation")
+
+
+def cubin(choice):
+    """The instance's machine code."""
+    folder = os.environ.get("WARPSMITH_CUBINS")
+    if folder and (Path(folder) / f"{choice.name}.cubin").exists():
+        return (Path(folder) / f"{choice.name}.cubin").read_bytes()
+    src = source_folder()
+    digest = hashlib.sha256(repr((choice.name, choice.defines)).encode())
+    for f in sorted(src.iterdir()):
+        digest.update(f.name.encode() + f.read_bytes())
+    cache = Path(os.environ.get("WARPSMITH_CACHE", Path.home() / ".cache" / "warpsmith")) / "attention"
+    path = cache / f"{choice.name}-{digest.hexdigest()[:16]}.cubin"
+    if not path.exists():
+        code = _driver.compile_cubin((src / f"{choice.file}.cu").read_text(), f"{choice.file}.cu", src, choice.defines)
+        cache.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+        temporary.write_bytes(code)
+        temporary.replace(path)   # appears whole or not at all
+    return path.read_bytes()
+
+
+def kernel(choice, device):
+    """The loaded kernel of an instance on a device (whose context is current)."""
+    key = (choice.name, choice.shared_bytes, device)
+    found = _loaded.get(key)
+    if found is None:
+        with _lock:
+            found = _loaded.get(key)
+            if found is None:
+                found = _loaded[key] = _driver.Kernel(cubin(choice), ENTRIES[choice.file], choice.shared_bytes)
+    return found

@@ -1,0 +1,25 @@
+"""The host's mirror of kernels/attention/hopper/params.cuh."""
+import ctypes
+from ctypes import c_float, c_int32, c_int64, c_uint64
+
+
+class Params(ctypes.Structure):
+    """Field for field and in the same order as the device's struct."""
+    _fields_ = ([(n, c_uint64) for n in ("q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "lse", "partial", "arrived")]
+                + [(f"{t}_{d}", c_int64) for t in "qkv" for d in "bhs"]
+                + [(f"{t}s_{d}", c_int32) for t in "qkv" for d in "bht"]
+                + [(n, c_int32) for n in ("B", "Hq", "Hkv", "Sq", "Sk", "group", "out_kind")]
+                + [("out_inverse_scale", c_float), ("softmax_scale_log2", c_float)]
+                + [(n, c_int32) for n in ("tiles_per_unit", "tiles_per_worker", "total_tiles", "row_tiles", "section")])
+
+
+class TensorMap(ctypes.Structure):
+    """CUtensorMap's 128 bytes. The driver wants them on 64 bytes: see `aligned`."""
+    _fields_ = [("opaque", c_uint64 * 16)]
+
+
+def aligned_tensor_maps(n):
+    """n tensor maps on 64-byte boundaries, and the buffer that owns them."""
+    raw = ctypes.create_string_buffer(128 * n + 64)
+    start = (-ctypes.addressof(raw)) % 64
+    return raw, [TensorMap.from_buffer(raw, start + 128 * i) for i in range(n)]
