@@ -1,2 +1,30 @@
-//! The PTX machine (being written).
+//! The PTX machine: executes a kernel's real PTX on the CPU, one warp of 32 lanes at a time, with all detectors on.
+//!
+//! ```text
+//! ptx::parse -> decode (Code, dense) -> launch -> cta (warps in turns) -> exec (families of instructions)
+//!                                                  |                        |
+//!                                               shared (races)   memory (buffers), local, registers (undefined values)
+//! ```
+//!
+//! It knows PTX only: no tasks, no tolerances, no candidates. It has no clock: times come from GPUs.
+//! What a kernel does wrong is data ([`Outcome`]); an opcode that the machine does not have is [`api::End::Unsupported`].
+
 pub mod api;
+mod code;
+mod cta;
+mod decode;
+mod exec;
+mod findings;
+mod launch;
+mod local;
+mod machine;
+mod memory;
+mod program;
+mod registers;
+mod shared;
+mod warp;
+
+pub use api::{Arg, AsyncCopies, BufferId, Counters, End, Finding, FindingKind, Launch, Options, Outcome, Place, Site};
+pub use launch::launch;
+pub use memory::{Contents, Memory};
+pub use program::{EntryInfo, LoadError, ParamInfo, Program};

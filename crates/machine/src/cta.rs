@@ -1,0 +1,422 @@
+//! One CTA: its warps, shared memory and barriers; runs them in turns until all have exited, or something is wrong.
+//!
+//! Warps run one after the other, in an order drawn from the schedule's seed, each until it waits, its turn is over or it
+//! exits. A CTA runs on one host thread. When no warp can go on and not all have exited, what they wait for is reported.
+
+use std::collections::HashMap;
+
+use crate::api::{FindingKind, Place};
+use crate::code::{BarrierKind, BarrierOp, Op, Pc};
+use crate::exec;
+use crate::findings::{Findings, RawFinding};
+use crate::machine::{Fill, Machine};
+use crate::shared::Shared;
+use crate::warp::{Frame, Group, Pause, State, Warp};
+
+/// Warp-instructions of a turn.
+const TURN: u64 = 20_000;
+/// Bytes of printed text kept for each CTA.
+pub const MAX_PRINTED: usize = 64 << 10;
+/// Distance between frames in local memory, so that an overrun of a frame's array is seen.
+const LOCAL_GAP: u32 = 256;
+
+/// Why a CTA cannot go on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// A finding says why.
+    Finding,
+    Limit,
+    Unsupported { what: String, pc: Pc },
+    /// Another CTA before this one has a fault.
+    Superseded,
+}
+
+/// A barrier with arrivals.
+#[derive(Debug, Clone, Default)]
+struct Barrier {
+    /// Threads expected; None: all of the CTA.
+    expected: Option<u32>,
+    first_pc: Option<Pc>,
+    /// Threads that arrived, in warps of 32 for aligned barriers with a count.
+    slots: u32,
+    threads: u32,
+    waiting: Vec<(usize, u32)>,
+    clock: Vec<u32>,
+    popc: u32,
+    all: bool,
+    any: bool,
+}
+
+/// A barrier that is complete: its waiters go on.
+struct Release {
+    id: u8,
+    barrier: Barrier,
+}
+
+/// State of the CTA that runs; warps are beside it, so that both can be borrowed.
+pub struct Cta<'m> {
+    pub m: &'m Machine<'m>,
+    pub index: [u32; 3],
+    pub linear: u64,
+    pub shared: Shared,
+    pub findings: Findings,
+    /// Executions by pc.
+    pub counts: Vec<u64>,
+    pub lane_instructions: u64,
+    pub printed: String,
+    pub fault: Option<Fault>,
+    pub live_threads: u32,
+    pub ticks: u64,
+    /// What undefined bytes that were read are called, by the reading instruction.
+    pub undefined_places: HashMap<Pc, Place>,
+    /// Copies in flight, for reports: shared offset, bytes, instruction.
+    pub flights: Vec<(usize, usize, Pc)>,
+    /// What was released at an address by atomics and strong stores.
+    pub sync_clocks: HashMap<u64, Vec<u32>>,
+    barriers: Vec<Barrier>,
+    releases: Vec<Release>,
+}
+
+impl<'m> Cta<'m> {
+    /// A context that runs CTAs one after the other; counts add up over them.
+    pub fn new(m: &'m Machine<'m>) -> Cta<'m> {
+        Cta {
+            m,
+            index: [0; 3],
+            linear: 0,
+            shared: Shared::default(),
+            findings: Findings::default(),
+            counts: vec![0; m.code.instrs.len()],
+            lane_instructions: 0,
+            printed: String::new(),
+            fault: None,
+            live_threads: 0,
+            ticks: 0,
+            undefined_places: HashMap::new(),
+            flights: Vec::new(),
+            sync_clocks: HashMap::new(),
+            barriers: Vec::new(),
+            releases: Vec::new(),
+        }
+    }
+
+    /// Runs CTA number `linear` to its end.
+    pub fn run(&mut self, linear: u64, warps: &mut Vec<Warp>) {
+        self.start(linear, warps);
+        let order = order(warps.len(), self.m.options.schedule_seed, linear);
+        let mut granted = 0;
+        loop {
+            let mut ran = false;
+            for &n in &order {
+                let w = &mut warps[n];
+                if !matches!(w.pause, Pause::Turn) {
+                    continue;
+                }
+                if self.m.stop_at.load(std::sync::atomic::Ordering::Relaxed) < linear {
+                    self.fault = Some(Fault::Superseded);
+                    break;
+                }
+                ran = true;
+                if granted == 0 {
+                    granted = self.m.take_budget(TURN);
+                    if granted == 0 {
+                        self.fault = Some(Fault::Limit);
+                        break;
+                    }
+                }
+                let mut left = granted;
+                w.pause = exec::run_warp(self, w, &mut left);
+                granted = left;
+                self.release(warps);
+                if self.fault.is_some() {
+                    break;
+                }
+            }
+            if self.fault.is_some() {
+                break;
+            }
+            if !ran {
+                if warps.iter().any(|w| w.pause != Pause::Exited) {
+                    self.deadlock(warps);
+                }
+                break;
+            }
+        }
+        self.m.return_budget(granted);
+    }
+
+    fn start(&mut self, linear: u64, warps: &mut Vec<Warp>) {
+        let m = self.m;
+        let grid = m.launch.grid;
+        self.linear = linear;
+        let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
+        self.index = [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32];
+        self.fault = None;
+        self.printed.clear();
+        self.findings = Findings::default();
+        self.live_threads = m.threads;
+        self.barriers.clear();
+        self.barriers.resize(16, Barrier::default());
+        self.releases.clear();
+        self.flights.clear();
+        self.undefined_places.clear();
+        self.sync_clocks.clear();
+        let before = self.shared.reset(m.shared_bytes as usize, m.warps);
+        let first = self.shared.tick();
+        warps.truncate(m.warps);
+        while warps.len() < m.warps {
+            warps.push(Warp::new(warps.len()));
+        }
+        for w in warps.iter_mut() {
+            let threads = m.threads - (w.index as u32) * 32;
+            w.live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
+            w.clock.clear();
+            w.clock.resize(m.warps, before);
+            w.clock[w.index] = first;
+            w.copies.clear();
+            w.committed = [0; 32];
+            w.frames.clear();
+            w.regs.truncate(0);
+            w.local.resize(0);
+            w.pause = Pause::Turn;
+            self.push_frame(w, m.entry, None);
+            let pc = m.code.functions[m.entry].start;
+            w.groups.clear();
+            w.groups.push(Group { pc, mask: w.live, frame: 0, state: State::Ready, penalty: 0 });
+        }
+    }
+
+    /// Opens a frame of a function; its number.
+    pub fn push_frame(&self, w: &mut Warp, function: usize, parent: Option<(u32, Pc)>) -> u32 {
+        let f = &self.m.code.functions[function];
+        let depth = parent.map_or(0, |p| w.frames[p.0 as usize].depth + 1);
+        let used = w.local.len();
+        let local_base = if w.frames.is_empty() { 0 } else { (used + LOCAL_GAP).next_multiple_of(256) };
+        w.local.resize(local_base + f.local_bytes);
+        let base = w.regs.push_window(f.rows as usize);
+        w.frames.push(Frame { function, parent, base, local_base, depth });
+        let zero = [0u64; 32];
+        w.regs.put64(crate::code::ZERO, &zero, u32::MAX);
+        w.regs.define(crate::code::ZERO, u32::MAX);
+        w.regs.define(crate::code::ZERO + 1, u32::MAX);
+        w.regs.define(crate::code::SINK, u32::MAX);
+        for (row, fill) in &self.m.fills[function] {
+            match *fill {
+                Fill::Word(v) => w.regs.put32(*row, &[v; 32], u32::MAX),
+                Fill::Wide(v) => w.regs.put64(*row, &[v; 32], u32::MAX),
+                Fill::Special(s) => {
+                    let warp = w.index as u32;
+                    let t = std::array::from_fn(|l| self.m.special(s, self.index, warp, l as u32));
+                    w.regs.put32(*row, &t, u32::MAX);
+                }
+                Fill::Local { offset, wide } => {
+                    let at = (i64::from(local_base) + offset) as u64;
+                    if wide { w.regs.put64(*row, &[at; 32], u32::MAX) } else { w.regs.put32(*row, &[at as u32; 32], u32::MAX) }
+                }
+            }
+            w.regs.define(*row, u32::MAX);
+        }
+        (w.frames.len() - 1) as u32
+    }
+
+    /// Adds a finding of a warp. `fatal` ends the CTA.
+    pub fn report(
+        &mut self,
+        kind: FindingKind,
+        w: &Warp,
+        pc: Pc,
+        other: Option<Pc>,
+        lanes: u32,
+        fatal: bool,
+        what: impl FnOnce(&Machine) -> (String, Option<Place>),
+    ) {
+        if fatal {
+            self.fault = Some(Fault::Finding);
+        }
+        let count = u64::from(lanes.count_ones().max(1));
+        if self.findings.known((kind, pc, other), count) {
+            return;
+        }
+        let (message, place) = what(self.m);
+        self.findings.add(RawFinding {
+            kind,
+            pc,
+            other,
+            message,
+            cta: self.index,
+            warp: w.index as u32,
+            lane: (lanes != 0).then(|| lanes.trailing_zeros()),
+            place,
+            count,
+        });
+    }
+
+    /// Lanes of a warp have exited: barriers that wait for all threads may be complete.
+    pub fn lanes_exited(&mut self, lanes: u32) {
+        self.live_threads -= lanes.count_ones();
+        for id in 0..self.barriers.len() {
+            self.complete(id);
+        }
+    }
+
+    /// A group arrives at a barrier. True: it waits.
+    pub fn arrive(&mut self, w: &mut Warp, pc: Pc, op: &BarrierOp, id: usize, count: Option<u32>, mask: u32) -> bool {
+        let b = &mut self.barriers[id];
+        match b.first_pc {
+            None => {
+                b.first_pc = Some(pc);
+                b.expected = count;
+                b.all = true;
+            }
+            Some(first) if b.expected != count => {
+                let (had, has) = (b.expected, count);
+                let threads = |c: Option<u32>| c.map_or("all threads".to_string(), |n| format!("{n} threads"));
+                self.report(FindingKind::BarrierDivergence, w, pc, Some(first), mask, true, |_| {
+                    (format!("barrier {id} is used with {} here, while others wait with {}", threads(has), threads(had)), None)
+                });
+                return true;
+            }
+            Some(_) => {}
+        }
+        let b = &mut self.barriers[id];
+        b.threads += mask.count_ones();
+        b.slots += if op.aligned { 32 } else { mask.count_ones() };
+        b.clock.resize(w.clock.len(), 0);
+        for (mine, theirs) in b.clock.iter_mut().zip(&w.clock) {
+            *mine = (*mine).max(*theirs);
+        }
+        if let Some((row, negated)) = op.pred {
+            let p = (w.regs.pred(row) ^ if negated { u32::MAX } else { 0 }) & mask;
+            b.popc += p.count_ones();
+            b.any |= p != 0;
+            b.all &= p == mask;
+        }
+        let waits = op.kind != BarrierKind::Arrive;
+        if waits {
+            b.waiting.push((w.index, mask));
+        }
+        w.clock[w.index] = self.shared.tick();
+        if let Some(expected) = self.barriers[id].expected
+            && self.barriers[id].slots > expected
+        {
+            let (slots, first) = (self.barriers[id].slots, self.barriers[id].first_pc);
+            self.report(FindingKind::BarrierDivergence, w, pc, first.filter(|f| *f != pc), mask, true, |_| {
+                (format!("{slots} threads arrived at barrier {id}, which expects {expected}"), None)
+            });
+            return true;
+        }
+        self.complete(id);
+        waits
+    }
+
+    fn complete(&mut self, id: usize) {
+        let b = &self.barriers[id];
+        let done = match b.expected {
+            _ if b.first_pc.is_none() => false,
+            Some(n) => b.slots >= n,
+            None => b.threads >= self.live_threads,
+        };
+        if done {
+            let barrier = std::mem::take(&mut self.barriers[id]);
+            self.releases.push(Release { id: id as u8, barrier });
+        }
+    }
+
+    /// Lets the waiters of completed barriers go on.
+    fn release(&mut self, warps: &mut [Warp]) {
+        for release in std::mem::take(&mut self.releases) {
+            let b = release.barrier;
+            for (n, mask) in b.waiting {
+                let w = &mut warps[n];
+                for (mine, theirs) in w.clock.iter_mut().zip(&b.clock) {
+                    *mine = (*mine).max(*theirs);
+                }
+                let Some(at) = w.groups.iter().position(|g| g.state == State::Barrier(release.id) && g.mask == mask) else { continue };
+                let g = w.groups[at];
+                let instr = &self.m.code.instrs[g.pc as usize];
+                let op = &self.m.code.sides.barriers[instr.side as usize];
+                w.regs.select(w.frames[g.frame as usize].base);
+                match op.kind {
+                    BarrierKind::RedPopc => w.regs.put32(op.d, &[b.popc; 32], mask),
+                    BarrierKind::RedAnd => w.regs.put_pred(op.d, if b.all { u32::MAX } else { 0 }, mask),
+                    BarrierKind::RedOr => w.regs.put_pred(op.d, if b.any { u32::MAX } else { 0 }, mask),
+                    BarrierKind::Sync | BarrierKind::Arrive => {}
+                }
+                if op.kind != BarrierKind::Sync {
+                    w.regs.define(op.d, mask);
+                }
+                w.groups[at] = Group { pc: g.pc + 1, state: State::Ready, penalty: 0, ..g };
+                w.pause = Pause::Turn;
+            }
+        }
+    }
+
+    /// No warp can go on: says who waits where.
+    fn deadlock(&mut self, warps: &[Warp]) {
+        let m = self.m;
+        let place = |pc: Pc| {
+            let s = &m.code.sites[pc as usize];
+            match s.line {
+                Some(line) => format!("{} at line {line}", s.opcode),
+                None => format!("{} at PTX line {}", s.opcode, s.ptx_line),
+            }
+        };
+        let mut waits: Vec<(usize, Group)> = Vec::new();
+        for w in warps {
+            waits.extend(w.groups.iter().map(|g| (w.index, *g)));
+        }
+        let parked = waits.iter().find(|(_, g)| g.state == State::Parked).copied();
+        let Some(&(n, first)) = waits.first() else { return };
+        let (n, g) = parked.unwrap_or((n, first));
+        let other = waits.iter().find(|(k, o)| o.pc != g.pc && *k == n).or(waits.iter().find(|(_, o)| o.pc != g.pc));
+        let op = m.code.instrs[g.pc as usize].op;
+        let kind = match (g.state, op) {
+            (State::Parked, Op::Barrier) => FindingKind::BarrierDivergence,
+            (State::Parked, Op::Shfl | Op::Vote | Op::Match | Op::Redux | Op::BarWarp | Op::Elect) => FindingKind::InactiveLane,
+            (State::Parked, _) => FindingKind::DivergentAligned,
+            _ => FindingKind::Deadlock,
+        };
+        let mut lines: Vec<String> = Vec::new();
+        for (n, g) in &waits {
+            let line = format!("{} of warp {n}: {}", lanes_text(g.mask), place(g.pc));
+            if lines.len() < 4 && !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        let text = match kind {
+            FindingKind::BarrierDivergence => "a barrier is reached by some lanes of a warp only, while the others wait elsewhere",
+            FindingKind::InactiveLane => "a warp-synchronous instruction waits for lanes that never come to it",
+            FindingKind::DivergentAligned => "an .aligned instruction is reached by some lanes of a warp only",
+            _ => "no warp can go on",
+        };
+        let message = format!("{text}: {}", lines.join("; "));
+        self.report(kind, &warps[n], g.pc, other.map(|o| o.1.pc), g.mask, true, |_| (message, None));
+    }
+}
+
+/// `lanes 0-15`, for people.
+pub fn lanes_text(mask: u32) -> String {
+    if mask == u32::MAX {
+        return "all lanes".into();
+    }
+    let (low, high) = (mask.trailing_zeros(), 31 - mask.leading_zeros());
+    let full = mask.count_ones() == high - low + 1;
+    match (mask.count_ones(), full) {
+        (1, _) => format!("lane {low}"),
+        (_, true) => format!("lanes {low}-{high}"),
+        (n, false) => format!("{n} lanes from {low} to {high}"),
+    }
+}
+
+/// Warps in an order drawn from the seed; seed 0 keeps them in order.
+fn order(warps: usize, seed: u64, linear: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..warps).collect();
+    if seed == 0 {
+        return order;
+    }
+    let draw = warpsmith_num::philox::Philox4x32::new(seed, linear);
+    for n in (1..warps).rev() {
+        order.swap(n, draw.at(n as u64)[0] as usize % (n + 1));
+    }
+    order
+}

@@ -1,0 +1,207 @@
+//! `atom` and `red`: lane after lane, in lane order.
+//! Source: PTX ISA 9.0, "atom". Global atomics are the host's, so that CTAs on other threads see them whole.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::api::FindingKind;
+use crate::code::{Area, AtomOp, AtomTy, AtomicOp, Instr, Pc};
+use crate::cta::Cta;
+use crate::exec::lane_float::{self, FloatOp};
+use crate::exec::memory::{address_undefined, addresses, areas, bad_access, in_flight, race, synchronise};
+use crate::exec::rare::lanes_of;
+use crate::exec::undefined;
+use crate::memory::{Buffer, DEFINED, slot_of};
+use crate::shared::Accessor;
+use crate::warp::Warp;
+
+fn bytes_of(ty: AtomTy) -> usize {
+    match ty {
+        AtomTy::U64 | AtomTy::S64 | AtomTy::F64 => 8,
+        AtomTy::B16 | AtomTy::F16 | AtomTy::Bf16 => 2,
+        _ => 4,
+    }
+}
+
+/// The value that replaces `old`.
+fn combine(op: AtomOp, ty: AtomTy, old: u64, b: u64, c: u64) -> u64 {
+    let float = |kind: u64, pair: bool| {
+        let f = match op {
+            AtomOp::Min => FloatOp::Min,
+            AtomOp::Max => FloatOp::Max,
+            _ => FloatOp::Add,
+        };
+        let imm = lane_float::imm(f, kind, lane_float::RN, 0);
+        if pair { lane_float::pair(old, b, 0, imm) } else { lane_float::scalar(old, b, 0, imm) }
+    };
+    match (op, ty) {
+        (AtomOp::Exch, _) => b,
+        (AtomOp::Cas, _) => if old == b { c } else { old },
+        (_, AtomTy::F32) => float(lane_float::F32, false),
+        (_, AtomTy::F64) => float(lane_float::F64, false),
+        (_, AtomTy::F16) => float(lane_float::F16, false),
+        (_, AtomTy::Bf16) => float(lane_float::BF16, false),
+        (_, AtomTy::F16x2) => float(lane_float::F16, true),
+        (_, AtomTy::Bf16x2) => float(lane_float::BF16, true),
+        (AtomOp::Add, _) => old.wrapping_add(b),
+        (AtomOp::And, _) => old & b,
+        (AtomOp::Or, _) => old | b,
+        (AtomOp::Xor, _) => old ^ b,
+        (AtomOp::Inc, _) => if old >= b { 0 } else { old + 1 },
+        (AtomOp::Dec, _) => if old == 0 || old > b { b } else { old - 1 },
+        (AtomOp::Min, AtomTy::S32) => (old as i32).min(b as i32) as u32 as u64,
+        (AtomOp::Max, AtomTy::S32) => (old as i32).max(b as i32) as u32 as u64,
+        (AtomOp::Min, AtomTy::S64) => (old as i64).min(b as i64) as u64,
+        (AtomOp::Max, AtomTy::S64) => (old as i64).max(b as i64) as u64,
+        (AtomOp::Min, _) => old.min(b),
+        (AtomOp::Max, _) => old.max(b),
+    }
+}
+
+fn cut(bytes: usize) -> u64 {
+    if bytes == 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 }
+}
+
+/// Runs one atomic instruction.
+pub fn atomic(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
+    let op = &cta.m.code.sides.atoms[i.side as usize];
+    if address_undefined(cta, w, &op.address, pc, m) {
+        return;
+    }
+    let bytes = bytes_of(op.ty);
+    let mut at = addresses(w, &op.address);
+    let mut old = [0u64; 32];
+    let mut poison = 0;
+    for (area, mask) in areas(op.area, &mut at, m) {
+        for l in lanes_of(mask) {
+            let (b, c) = (w.regs.lane(op.b, bytes == 8, l) & cut(bytes), w.regs.lane(op.c, bytes == 8, l) & cut(bytes));
+            let undefined = (w.regs.poison(op.b) | w.regs.poison(op.c)) >> l & 1 != 0;
+            let done = match area {
+                Area::Shared => in_shared(cta, w, op, pc, l, at[l], b, c, undefined),
+                Area::Local => {
+                    cta.report(FindingKind::InvalidAccess, w, pc, None, 1 << l, true, |_| ("an atomic on local memory".into(), None));
+                    None
+                }
+                _ => in_global(cta, w, op, pc, l, at[l], b, c, undefined),
+            };
+            let Some((value, known)) = done else { return };
+            old[l] = value;
+            poison |= u32::from(!known) << l;
+        }
+    }
+    if let Some(d) = op.d {
+        if bytes == 8 { w.regs.put64(d, &old, m) } else { w.regs.put32(d, &old.map(|v| v as u32), m) }
+        w.regs.set_poison(d, poison, m, pc);
+    } else if poison != 0 {
+        // A reduction onto bytes that were never written: nobody reads the old value, but the sum is garbage.
+        undefined::found(cta, w, pc, pc, poison, false, "an atomic adds to them");
+    }
+}
+
+fn in_shared(cta: &mut Cta, w: &mut Warp, op: &AtomicOp, pc: Pc, l: usize, at: u64, b: u64, c: u64, undefined: bool) -> Option<(u64, bool)> {
+    let bytes = bytes_of(op.ty);
+    if at % bytes as u64 != 0 || at + bytes as u64 > cta.shared.len() as u64 {
+        bad_access(cta, w, pc, Area::Shared, at, bytes as u32, bytes as u32, 1 << l, true);
+        return None;
+    }
+    synchronise(cta, w, at, true, false);
+    let start = at as usize;
+    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: true };
+    if let Some(c) = cta.shared.write(start, bytes, &who) {
+        race(cta, w, pc, c, 1 << l, true);
+    }
+    if cta.shared.in_flight(start, bytes) {
+        in_flight(cta, w, pc, start, bytes, 1 << l, true);
+    }
+    let known = cta.shared.is_value_defined(start, bytes);
+    let old = cta.shared.load(start, bytes);
+    let new = combine(op.op, op.ty, old, b, c);
+    cta.shared.store(start, bytes, new);
+    let defined = !undefined && (known || op.op == AtomOp::Exch);
+    cta.shared.mark(start, bytes, if defined { DEFINED } else { 0 });
+    if !known {
+        let place = cta.m.shared_place(at as i64, bytes as u32);
+        cta.undefined_places.entry(pc).or_insert(place);
+    }
+    synchronise(cta, w, at, false, true);
+    Some((old, known))
+}
+
+fn in_global(cta: &mut Cta, w: &mut Warp, op: &AtomicOp, pc: Pc, l: usize, at: u64, b: u64, c: u64, undefined: bool) -> Option<(u64, bool)> {
+    let bytes = bytes_of(op.ty);
+    let machine = cta.m;
+    let found = slot_of(at).and_then(|(slot, offset)| {
+        let buffer = machine.buffers.get(slot)?;
+        (offset >= 0 && offset as u64 + bytes as u64 <= buffer.bytes && offset as usize % bytes == 0).then_some((slot, buffer, offset as usize))
+    });
+    let Some((slot, buffer, offset)) = found else {
+        bad_access(cta, w, pc, Area::Global, at, bytes as u32, bytes as u32, 1 << l, true);
+        return None;
+    };
+    if buffer.read_only {
+        let place = machine.global_place(slot, offset as i64, bytes as u32);
+        cta.report(FindingKind::InvalidAccess, w, pc, None, 1 << l, true, |_| (format!("an atomic on {} memory ({})", buffer.space, buffer.name), place));
+        return None;
+    }
+    let old = update(buffer, offset, bytes, |old| combine(op.op, op.ty, old, b, c));
+    let all = cut(bytes) & 0x0101_0101_0101_0101;
+    let known = buffer.shadow.as_ref().is_none_or(|s| s.load(offset, bytes) == all);
+    if let Some(s) = &buffer.shadow
+        && (undefined || op.op == AtomOp::Exch)
+    {
+        s.store(offset, bytes, if undefined { 0 } else { all });
+    }
+    if undefined {
+        undefined::notes(cta, w, op.b, pc, 1 << l, "the value goes to global memory");
+    }
+    if !known {
+        let place = machine.global_place(slot, offset as i64, bytes as u32);
+        if let Some(p) = place {
+            cta.undefined_places.entry(pc).or_insert(p);
+        }
+    }
+    Some((old, known))
+}
+
+/// Replaces a value atomically; the old one. 16-bit values go through the word that holds them.
+fn update(buffer: &Buffer, offset: usize, bytes: usize, f: impl Fn(u64) -> u64) -> u64 {
+    let changed = match bytes {
+        8 => buffer.data.atomic64(offset).fetch_update(SeqCst, SeqCst, |old| Some(f(old))),
+        4 => buffer.data.atomic32(offset).fetch_update(SeqCst, SeqCst, |old| Some(f(old.into()) as u32)).map(u64::from).map_err(u64::from),
+        _ => {
+            let shift = 8 * (offset % 4);
+            let word = buffer.data.atomic32(offset & !3);
+            let changed = word.fetch_update(SeqCst, SeqCst, |old| {
+                let new = f(u64::from(old >> shift) & 0xFFFF) as u32 & 0xFFFF;
+                Some(old & !(0xFFFF << shift) | new << shift)
+            });
+            changed.map(|old| u64::from(old >> shift) & 0xFFFF).map_err(|old| u64::from(old >> shift) & 0xFFFF)
+        }
+    };
+    match changed {
+        Ok(old) | Err(old) => old,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations() {
+        let f = |v: f32| u64::from(v.to_bits());
+        for (op, ty, old, b, c, expected) in [
+            (AtomOp::Add, AtomTy::U32, 5, 7, 0, 12),
+            (AtomOp::Inc, AtomTy::U32, 7, 7, 0, 0),
+            (AtomOp::Inc, AtomTy::U32, 6, 7, 0, 7),
+            (AtomOp::Dec, AtomTy::U32, 0, 7, 0, 7),
+            (AtomOp::Dec, AtomTy::U32, 9, 7, 0, 7),
+            (AtomOp::Cas, AtomTy::U32, 5, 5, 9, 9),
+            (AtomOp::Cas, AtomTy::U32, 6, 5, 9, 6),
+            (AtomOp::Min, AtomTy::S32, 0xFFFF_FFFF, 1, 0, 0xFFFF_FFFF),
+            (AtomOp::Min, AtomTy::U32, 0xFFFF_FFFF, 1, 0, 1),
+            (AtomOp::Add, AtomTy::F32, f(1.5), f(2.0), 0, f(3.5)),
+        ] {
+            assert_eq!(combine(op, ty, old, b, c), expected, "{op:?} {ty:?}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Floating-point instructions that are run lane by lane: every type, rounding and modifier, in its general form.
+//! The common f32 forms have vectorised twins in `exec::pure`.
+//!
+//! f16, bf16 and f32 are computed in f64 with rounding to odd (the last bit keeps whether anything was lost) and then
+//! rounded once: 53 bits are more than twice the target's plus two, so the result is the correctly rounded one.
+//! Source: PTX ISA 9.0, "Floating Point Instructions"; Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums:
+//! proved algorithms using rounding to odd" (2008). Limit: `.approx` functions are correctly rounded here, while the
+//! hardware is within the ISA's stated error.
+
+use warpsmith_num::format::{Format, Overflow, Rounding};
+
+/// What is computed; the low byte of the immediate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FloatOp {
+    Add, Sub, Mul, Fma, Div, Min, Max, Abs, Neg, Sqrt, Rsqrt, Rcp, Ex2, Lg2, Sin, Cos, Tanh, CopySign,
+    IsFinite, IsInfinite, IsNumber, IsNan, IsNormal, IsSubnormal,
+}
+
+const OPS: [FloatOp; 24] = {
+    use FloatOp::*;
+    [
+        Add, Sub, Mul, Fma, Div, Min, Max, Abs, Neg, Sqrt, Rsqrt, Rcp, Ex2, Lg2, Sin, Cos, Tanh, CopySign, IsFinite, IsInfinite,
+        IsNumber, IsNan, IsNormal, IsSubnormal,
+    ]
+};
+
+/// Element types of the immediate.
+pub const F16: u64 = 0;
+pub const BF16: u64 = 1;
+pub const F32: u64 = 2;
+pub const F64: u64 = 3;
+
+/// Roundings of the immediate.
+pub const RN: u64 = 0;
+pub const RZ: u64 = 1;
+pub const RM: u64 = 2;
+pub const RP: u64 = 3;
+
+/// Modifier bits of the immediate.
+pub const FTZ: u64 = 1 << 16;
+pub const SAT: u64 = 1 << 17;
+pub const RELU: u64 = 1 << 18;
+pub const NAN: u64 = 1 << 19;
+pub const XORSIGN: u64 = 1 << 20;
+
+/// The immediate of an operation.
+pub fn imm(op: FloatOp, ty: u64, rounding: u64, modifiers: u64) -> u64 {
+    op as u64 | ty << 8 | rounding << 12 | modifiers
+}
+
+/// The rounding of an immediate.
+pub fn rounding(imm: u64) -> Rounding {
+    match imm >> 12 & 3 {
+        RZ => Rounding::TowardZero,
+        RM => Rounding::Down,
+        RP => Rounding::Up,
+        _ => Rounding::NearestEven,
+    }
+}
+
+fn format(ty: u64) -> Format {
+    match ty {
+        F16 => Format::F16,
+        BF16 => Format::BF16,
+        _ => Format::F32,
+    }
+}
+
+/// One element of any type.
+pub fn scalar(a: u64, b: u64, c: u64, imm: u64) -> u64 {
+    if imm >> 8 & 3 == F64 { double(a, b, c, imm) } else { single(a, b, c, imm) }
+}
+
+/// Two 16-bit elements in one register.
+pub fn pair(a: u64, b: u64, c: u64, imm: u64) -> u64 {
+    let low = single(a & 0xFFFF, b & 0xFFFF, c & 0xFFFF, imm);
+    let high = single(a >> 16 & 0xFFFF, b >> 16 & 0xFFFF, c >> 16 & 0xFFFF, imm);
+    low & 0xFFFF | (high & 0xFFFF) << 16
+}
+
+/// Sum in f64 and what it lost.
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let s = a + b;
+    let t = s - a;
+    (s, (a - (s - t)) + (b - t))
+}
+
+/// `v + e` rounded to odd.
+fn odd(v: f64, e: f64) -> f64 {
+    if e == 0.0 || !v.is_finite() || v == 0.0 || !e.is_finite() {
+        return v;
+    }
+    if v.to_bits() & 1 == 1 {
+        return v;
+    }
+    if (e > 0.0) == (v > 0.0) { f64::from_bits(v.to_bits() + 1) } else { f64::from_bits(v.to_bits() - 1) }
+}
+
+fn flush(f: Format, code: u32) -> u32 {
+    if code & f.nan() < 1 << f.mantissa_bits { code & f.sign_bit() } else { code }
+}
+
+fn single(a: u64, b: u64, c: u64, imm: u64) -> u64 {
+    let op = OPS[(imm & 0xFF) as usize % OPS.len()];
+    let ty = imm >> 8 & 3;
+    let f = format(ty);
+    let (mut ca, mut cb, mut cc) = (a as u32, b as u32, c as u32);
+    if imm & FTZ != 0 {
+        (ca, cb, cc) = (flush(f, ca), flush(f, cb), flush(f, cc));
+    }
+    let is_nan = |code: u32| code & f.nan() > f.infinity();
+    // Bit operations do not round; min and max choose.
+    let chosen = match op {
+        FloatOp::Abs => Some(ca & !f.sign_bit()),
+        FloatOp::Neg => Some(ca ^ f.sign_bit()),
+        // copysign.f32 d, a, b: the sign of a, the magnitude of b.
+        FloatOp::CopySign => Some(ca & f.sign_bit() | cb & !f.sign_bit()),
+        FloatOp::Min | FloatOp::Max => {
+            let (x, y) = if imm & XORSIGN != 0 { (ca & !f.sign_bit(), cb & !f.sign_bit()) } else { (ca, cb) };
+            let chosen = match (is_nan(x), is_nan(y)) {
+                (true, true) => f.nan(),
+                (true, false) | (false, true) if imm & NAN != 0 => f.nan(),
+                (true, false) => y,
+                (false, true) => x,
+                _ => {
+                    // Order by value with -0 below +0: two's complement of sign-magnitude.
+                    let key = |v: u32| if v & f.sign_bit() != 0 { -i64::from(v & f.nan()) - 1 } else { i64::from(v & f.nan()) };
+                    if (key(x) < key(y)) == (op == FloatOp::Min) { x } else { y }
+                }
+            };
+            Some(if imm & XORSIGN != 0 && !is_nan(chosen) { chosen | (ca ^ cb) & f.sign_bit() } else { chosen })
+        }
+        FloatOp::IsFinite => return u64::from(ca & f.nan() < f.infinity()),
+        FloatOp::IsInfinite => return u64::from(ca & f.nan() == f.infinity()),
+        FloatOp::IsNumber => return u64::from(!is_nan(ca)),
+        FloatOp::IsNan => return u64::from(is_nan(ca)),
+        FloatOp::IsNormal => return u64::from(ca & f.nan() < f.infinity() && ca & f.nan() >= 1 << f.mantissa_bits),
+        FloatOp::IsSubnormal => return u64::from(ca & f.nan() != 0 && ca & f.nan() < 1 << f.mantissa_bits),
+        _ => None,
+    };
+    let code = chosen.unwrap_or_else(|| {
+        let (x, y, z) = (f.decode(ca), f.decode(cb), f.decode(cc));
+        let v = compute(op, x, y, z, rounding(imm));
+        let code = f.encode(v, rounding(imm), Overflow::Infinity);
+        if v.is_nan() { f.nan() } else { code }
+    });
+    let code = if imm & FTZ != 0 { flush(f, code) } else { code };
+    let code = if imm & RELU != 0 { f.relu(code) } else { code };
+    u64::from(if imm & SAT != 0 { saturate(f, code) } else { code })
+}
+
+/// `.sat`: NaN and negative to +0, above one to one.
+fn saturate(f: Format, code: u32) -> u32 {
+    let one = ((1u32 << (f.exponent_bits - 1)) - 1) << f.mantissa_bits;
+    if code & f.sign_bit() != 0 || code & f.nan() > f.infinity() { 0 } else { code.min(one) }
+}
+
+fn compute(op: FloatOp, x: f64, y: f64, z: f64, rounding: Rounding) -> f64 {
+    let sum = |a: f64, b: f64| {
+        let (v, e) = two_sum(a, b);
+        // An exact zero of terms with opposite signs is -0 when rounding down.
+        if v == 0.0 && e == 0.0 && rounding == Rounding::Down && (a.is_sign_negative() || b.is_sign_negative()) { -0.0 } else { odd(v, e) }
+    };
+    match op {
+        FloatOp::Add => sum(x, y),
+        FloatOp::Sub => sum(x, -y),
+        // Products of two 24-bit significands are exact in f64.
+        FloatOp::Mul => x * y,
+        FloatOp::Fma => sum(x * y, z),
+        FloatOp::Div => {
+            let q = x / y;
+            let rest = f64::mul_add(-q, y, x);
+            odd(q, if y < 0.0 { -rest } else { rest })
+        }
+        FloatOp::Rcp => {
+            let q = 1.0 / x;
+            let rest = f64::mul_add(-q, x, 1.0);
+            odd(q, if x < 0.0 { -rest } else { rest })
+        }
+        FloatOp::Sqrt => {
+            let s = x.sqrt();
+            odd(s, f64::mul_add(-s, s, x))
+        }
+        FloatOp::Rsqrt => 1.0 / x.sqrt(),
+        FloatOp::Ex2 => libm::exp2(x),
+        FloatOp::Lg2 => libm::log2(x),
+        FloatOp::Sin => libm::sin(x),
+        FloatOp::Cos => libm::cos(x),
+        FloatOp::Tanh => libm::tanh(x),
+        _ => x,
+    }
+}
+
+/// The neighbour that a directed rounding wants, given the nearest value and the sign of what was lost.
+fn directed(r: f64, lost: f64, rounding: Rounding) -> f64 {
+    if lost == 0.0 || r.is_nan() {
+        return r;
+    }
+    match rounding {
+        Rounding::Down if lost < 0.0 => r.next_down(),
+        Rounding::Up if lost > 0.0 => r.next_up(),
+        Rounding::TowardZero if r > 0.0 && lost < 0.0 => r.next_down(),
+        Rounding::TowardZero if r < 0.0 && lost > 0.0 => r.next_up(),
+        _ => r,
+    }
+}
+
+fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
+    let op = OPS[(imm & 0xFF) as usize % OPS.len()];
+    let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
+    let mode = rounding(imm);
+    let (r, lost) = match op {
+        FloatOp::Add => two_sum(x, y),
+        FloatOp::Sub => two_sum(x, -y),
+        FloatOp::Mul => (x * y, f64::mul_add(x, y, -(x * y))),
+        FloatOp::Fma => (x.mul_add(y, z), fma_error(x, y, z)),
+        FloatOp::Div => {
+            let q = x / y;
+            let rest = f64::mul_add(-q, y, x);
+            (q, if y < 0.0 { -rest } else { rest })
+        }
+        FloatOp::Rcp => {
+            let q = 1.0 / x;
+            let rest = f64::mul_add(-q, x, 1.0);
+            (q, if x < 0.0 { -rest } else { rest })
+        }
+        FloatOp::Sqrt => (x.sqrt(), f64::mul_add(-x.sqrt(), x.sqrt(), x)),
+        FloatOp::Rsqrt => (1.0 / x.sqrt(), 0.0),
+        FloatOp::Abs => return a & !(1 << 63),
+        FloatOp::Neg => return a ^ 1 << 63,
+        FloatOp::CopySign => return a & 1 << 63 | b & !(1 << 63),
+        FloatOp::Min | FloatOp::Max => {
+            let min = op == FloatOp::Min;
+            let chosen = match (x.is_nan(), y.is_nan()) {
+                (true, true) => f64::NAN,
+                (true, false) => y,
+                (false, true) => x,
+                _ if x == y => if (a >> 63 == 1) == min { x } else { y },
+                _ => if (x < y) == min { x } else { y },
+            };
+            (chosen, 0.0)
+        }
+        FloatOp::IsFinite => return u64::from(x.is_finite()),
+        FloatOp::IsInfinite => return u64::from(x.is_infinite()),
+        FloatOp::IsNumber => return u64::from(!x.is_nan()),
+        FloatOp::IsNan => return u64::from(x.is_nan()),
+        FloatOp::IsNormal => return u64::from(x.is_normal()),
+        FloatOp::IsSubnormal => return u64::from(x.is_subnormal()),
+        _ => (compute(op, x, y, z, mode), 0.0),
+    };
+    let r = if r == 0.0 && lost == 0.0 && mode == Rounding::Down && matches!(op, FloatOp::Add | FloatOp::Sub) && (x != 0.0 || y != 0.0) {
+        -0.0
+    } else {
+        directed(r, lost, mode)
+    };
+    if r.is_nan() { 0x7FFF_FFFF_FFFF_FFFF } else { r.to_bits() }
+}
+
+/// The sign (and roughly the size) of what `fma` lost: Boldo and Muller, "Some functions computable with a fused MAC" (2005).
+fn fma_error(x: f64, y: f64, z: f64) -> f64 {
+    let r = x.mul_add(y, z);
+    let product = x * y;
+    let low = x.mul_add(y, -product);
+    let (alpha1, alpha2) = two_sum(z, low);
+    let (beta1, beta2) = two_sum(product, alpha1);
+    let gamma = (beta1 - r) + beta2;
+    gamma + alpha2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f32_op(op: FloatOp, rounding: u64, modifiers: u64, a: f32, b: f32, c: f32) -> u32 {
+        scalar(a.to_bits().into(), b.to_bits().into(), c.to_bits().into(), imm(op, F32, rounding, modifiers)) as u32
+    }
+
+    #[test]
+    fn directed_roundings_bracket_the_nearest() {
+        let tiny = f32::from_bits(1);
+        for (op, a, b, c) in [
+            (FloatOp::Add, 1.0f32, 1e-10, 0.0),
+            (FloatOp::Add, 1.0, -tiny, 0.0),
+            (FloatOp::Mul, 1.1, 1.3, 0.0),
+            (FloatOp::Fma, 1.1, 1.3, -7.7e-5),
+            (FloatOp::Div, 1.0, 3.0, 0.0),
+            (FloatOp::Sqrt, 2.0, 0.0, 0.0),
+        ] {
+            let at = |r| f32::from_bits(f32_op(op, r, 0, a, b, c));
+            let (n, z, m, p) = (at(RN), at(RZ), at(RM), at(RP));
+            assert!(m < p && m.next_up() == p, "{op:?}: {m:e} {p:e}");
+            assert!(n == m || n == p, "{op:?}");
+            assert_eq!(z, if n > 0.0 { m } else { p }, "{op:?}");
+        }
+    }
+
+    #[test]
+    fn single_precision_agrees_with_the_host() {
+        let values = [0.0f32, -0.0, 1.0, -1.5, 3.3e-39, 1e38, -2e38, f32::INFINITY, 0.1, 7.25e-20, 1.0000001];
+        for a in values {
+            for b in values {
+                for (op, expected) in [(FloatOp::Add, a + b), (FloatOp::Mul, a * b), (FloatOp::Div, a / b)] {
+                    let got = f32_op(op, RN, 0, a, b, 0.0);
+                    let expected = if expected.is_nan() { 0x7FFF_FFFF } else { expected.to_bits() };
+                    assert_eq!(got, expected, "{op:?} {a:e} {b:e}");
+                }
+                for c in values {
+                    let expected = a.mul_add(b, c);
+                    let expected = if expected.is_nan() { 0x7FFF_FFFF } else { expected.to_bits() };
+                    assert_eq!(f32_op(FloatOp::Fma, RN, 0, a, b, c), expected, "fma {a:e} {b:e} {c:e}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn modifiers() {
+        let nan = f32::NAN;
+        for (op, modifiers, a, b, expected) in [
+            (FloatOp::Add, SAT, 0.7f32, 0.7, 1.0f32.to_bits()),
+            (FloatOp::Add, SAT, nan, 0.7, 0),
+            (FloatOp::Add, FTZ, 1e-39, 0.0, 0),
+            (FloatOp::Max, 0, nan, 2.0, 2.0f32.to_bits()),
+            (FloatOp::Max, NAN, nan, 2.0, 0x7FFF_FFFF),
+            (FloatOp::Min, 0, 0.0, -0.0, (-0.0f32).to_bits()),
+            (FloatOp::Max, 0, -0.0, 0.0, 0),
+            (FloatOp::Max, XORSIGN, -3.0, 2.0, (-3.0f32).to_bits()),
+        ] {
+            assert_eq!(f32_op(op, RN, modifiers, a, b, 0.0), expected, "{op:?} {modifiers:x} {a} {b}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 matrices of 16-bit elements, a row of 16 bytes for each address.
+//! Source: PTX ISA 9.0, "ldmatrix", "stmatrix", "movmatrix".
+
+use crate::code::{Area, Instr, MatrixOp, Pc};
+use crate::cta::Cta;
+use crate::exec::memory::{address_undefined, addresses};
+use crate::exec::region;
+use crate::warp::Warp;
+
+/// Resolves and checks the rows of all matrices: lanes 8k..8k+7 hold the addresses of matrix k.
+fn rows(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc, write: bool) -> Option<[u64; 32]> {
+    let used = if op.count == 4 { u32::MAX } else { (1 << (8 * op.count)) - 1 };
+    if address_undefined(cta, w, &op.address, pc, used) {
+        return None;
+    }
+    let mut at = addresses(w, &op.address);
+    for (lane, a) in at.iter_mut().enumerate().take(8 * op.count) {
+        let (area, relative) = region::resolve(op.area, *a);
+        let shared = area == Area::Shared;
+        let at = if shared { relative } else { u64::MAX - 15 };
+        if !region::check(cta, w, pc, Area::Shared, at, 16, 16, lane, write) {
+            return None;
+        }
+        *a = relative;
+    }
+    Some(at)
+}
+
+pub fn load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
+    let machine = cta.m;
+    let op = &machine.code.sides.matrices[i.side as usize];
+    let Some(at) = rows(cta, w, op, pc, false) else { return };
+    for k in 0..op.count {
+        let mut t = [0u32; 32];
+        let mut poison = 0;
+        let row = |r: usize| at[8 * k + r];
+        let whole = (0..8).all(|r| cta.shared.is_defined(row(r) as usize, 16));
+        for (l, v) in t.iter_mut().enumerate() {
+            if op.transposed {
+                let (r, c) = (2 * (l % 4), l / 4);
+                for h in 0..2 {
+                    let from = row(r + h) + 2 * c as u64;
+                    *v |= (cta.shared.load(from as usize, 2) as u32) << (16 * h);
+                    if !whole && !region::fetch(cta, pc, Area::Shared, from, 2).1 {
+                        poison |= 1 << l;
+                    }
+                }
+            } else {
+                let from = row(l / 4) + 4 * (l % 4) as u64;
+                *v = cta.shared.load(from as usize, 4) as u32;
+                if !whole && !region::fetch(cta, pc, Area::Shared, from, 4).1 {
+                    poison |= 1 << l;
+                }
+            }
+        }
+        w.regs.put32(op.rows[k], &t, u32::MAX);
+        let origin = (0..8).find_map(|r| cta.shared.origin_within(row(r) as usize, 16)).unwrap_or(pc);
+        w.regs.set_poison(op.rows[k], poison, u32::MAX, origin);
+    }
+}
+
+pub fn store(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
+    let machine = cta.m;
+    let op = &machine.code.sides.matrices[i.side as usize];
+    let Some(at) = rows(cta, w, op, pc, true) else { return };
+    for k in 0..op.count {
+        let t = *w.regs.r32(op.rows[k]);
+        let poison = w.regs.poison(op.rows[k]);
+        let origin = w.regs.origin(op.rows[k], pc);
+        for (l, v) in t.iter().enumerate() {
+            let from = (poison >> l & 1 != 0).then_some(origin);
+            for h in 0..2 {
+                let (r, c) = if op.transposed { (2 * (l % 4) + h, l / 4) } else { (l / 4, 2 * (l % 4) + h) };
+                let to = at[8 * k + r] + 2 * c as u64;
+                region::put(cta, w, pc, Area::Shared, to, 2, u64::from(v >> (16 * h) & 0xFFFF), from, l);
+            }
+        }
+    }
+}
+
+/// `movmatrix.sync.aligned.m8n8.trans.b16`
+pub fn transpose(w: &mut Warp, i: &Instr, pc: Pc) {
+    let a = *w.regs.r32(i.a);
+    let p = w.regs.poison(i.a);
+    let mut t = [0u32; 32];
+    let mut poison = 0;
+    for (l, v) in t.iter_mut().enumerate() {
+        for h in 0..2 {
+            let (row, col) = (2 * (l % 4) + h, l / 4);
+            let from = row * 4 + col / 2;
+            *v |= (a[from] >> (16 * (col % 2)) & 0xFFFF) << (16 * h);
+            poison |= (p >> from & 1) << l;
+        }
+    }
+    let origin = w.regs.origin(i.a, pc);
+    w.regs.put32(i.d, &t, u32::MAX);
+    w.regs.set_poison(i.d, poison, u32::MAX, origin);
+}

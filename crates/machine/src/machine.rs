@@ -1,0 +1,119 @@
+//! What all CTAs of a launch share: code, buffers, dimensions, resolved constants, limits.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::api::{Launch, Options, Place};
+use crate::code::{Code, FunctionCode, Pc, RowId, Special};
+use crate::memory::Buffer;
+
+/// A row's contents at the start of a frame, with addresses resolved for this launch.
+#[derive(Debug, Clone, Copy)]
+pub enum Fill {
+    Word(u32),
+    Wide(u64),
+    Special(Special),
+    Local { offset: i64, wide: bool },
+}
+
+/// A named range of shared memory.
+#[derive(Debug, Clone)]
+pub struct SharedRange {
+    pub name: String,
+    pub offset: u32,
+    pub bytes: u32,
+}
+
+/// A launch that is about to run.
+#[derive(Debug)]
+pub struct Machine<'a> {
+    pub code: &'a Code,
+    pub buffers: &'a [Buffer],
+    pub launch: &'a Launch,
+    pub options: &'a Options,
+    pub entry: usize,
+    /// By function.
+    pub fills: Vec<Vec<(RowId, Fill)>>,
+    pub shared: Vec<SharedRange>,
+    pub static_shared: u32,
+    /// Static and dynamic.
+    pub shared_bytes: u32,
+    pub warps: usize,
+    pub threads: u32,
+    /// Instructions that may still be executed.
+    pub budget: AtomicU64,
+    /// CTAs from this number on need not run any more.
+    pub stop_at: AtomicU64,
+    pub grid_id: u32,
+}
+
+impl Machine<'_> {
+    /// Takes up to `n` instructions out of the budget.
+    pub fn take_budget(&self, n: u64) -> u64 {
+        let mut taken = 0;
+        let _ = self.budget.fetch_update(Relaxed, Relaxed, |left| {
+            taken = left.min(n);
+            Some(left - taken)
+        });
+        taken
+    }
+
+    /// Gives back what was not used.
+    pub fn return_budget(&self, n: u64) {
+        self.budget.fetch_add(n, Relaxed);
+    }
+
+    /// The function that holds an instruction.
+    pub fn function_of(&self, pc: Pc) -> &FunctionCode {
+        let at = self.code.functions.partition_point(|f| f.end <= pc);
+        &self.code.functions[at.min(self.code.functions.len() - 1)]
+    }
+
+    /// A place in shared memory by name.
+    pub fn shared_place(&self, at: i64, bytes: u32) -> Place {
+        let near = self.shared.iter().rev().find(|s| i64::from(s.offset) <= at).or(self.shared.first());
+        match near {
+            Some(s) => Place {
+                space: "shared",
+                object: Some(s.name.clone()),
+                offset: at - i64::from(s.offset),
+                bytes,
+                object_bytes: s.bytes.into(),
+            },
+            None => Place { space: "shared", object: None, offset: at, bytes, object_bytes: self.shared_bytes.into() },
+        }
+    }
+
+    /// A place in a global buffer by name.
+    pub fn global_place(&self, slot: usize, offset: i64, bytes: u32) -> Option<Place> {
+        let b = self.buffers.get(slot)?;
+        Some(Place { space: b.space, object: Some(b.name.clone()), offset, bytes, object_bytes: b.bytes })
+    }
+
+    /// The value of a special register for a lane of a warp of a CTA.
+    pub fn special(&self, which: Special, cta: [u32; 3], warp: u32, lane: u32) -> u32 {
+        let block = self.launch.block;
+        let thread = warp * 32 + lane;
+        match which {
+            Special::Tid(0) => thread % block[0],
+            Special::Tid(1) => thread / block[0] % block[1],
+            Special::Tid(_) => thread / block[0] / block[1],
+            Special::Ntid(n) => block[n as usize % 3],
+            Special::Ctaid(n) | Special::ClusterId(n) => cta[n as usize % 3],
+            Special::Nctaid(n) | Special::NclusterId(n) => self.launch.grid[n as usize % 3],
+            Special::LaneId => lane,
+            Special::WarpId => warp,
+            Special::NwarpId => self.warps as u32,
+            Special::LaneMaskEq => 1 << lane,
+            Special::LaneMaskLe => (2u64 << lane).wrapping_sub(1) as u32,
+            Special::LaneMaskLt => (1 << lane) - 1,
+            Special::LaneMaskGe => u32::MAX << lane,
+            Special::LaneMaskGt => ((u64::from(u32::MAX) << lane) << 1) as u32,
+            // One streaming multiprocessor, number 0: no kernel may rely on more.
+            Special::SmId | Special::ClusterZero => 0,
+            Special::NsmId | Special::ClusterOne => 1,
+            Special::GridId => self.grid_id,
+            Special::DynamicShared => self.launch.shared_bytes,
+            Special::TotalShared => self.shared_bytes,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A warp: its registers, local memory, call frames and groups of lanes that run together.
+//!
+//! Lanes that are at one program counter in one call frame form a group. The group that is deepest in calls, then lowest in
+//! the code, runs first: NVVM lays blocks out so that this brings lanes together again after a branch. A group that goes
+//! round and round while others could run steps back behind them, so that a lane may wait for another of its warp.
+
+use crate::code::Pc;
+use crate::local::Local;
+use crate::registers::Registers;
+
+/// Whether a group can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Ready,
+    /// At an instruction that needs lanes which are not there yet.
+    Parked,
+    /// Arrived at the barrier of this number.
+    Barrier(u8),
+}
+
+/// Lanes that run together.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    pub pc: Pc,
+    pub mask: u32,
+    pub frame: u32,
+    pub state: State,
+    /// How often it stepped back.
+    pub penalty: u32,
+}
+
+/// A function's activation.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    pub function: usize,
+    /// The caller's frame and the call; none for the entry.
+    pub parent: Option<(u32, Pc)>,
+    /// Where its window of registers starts.
+    pub base: usize,
+    pub local_base: u32,
+    pub depth: u32,
+}
+
+/// A `cp.async` of one lane that has not been waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct PendingCopy {
+    pub lane: u8,
+    pub bytes: u8,
+    pub src_bytes: u8,
+    /// The lane's group number.
+    pub group: u32,
+    pub shared: u32,
+    pub global: u64,
+    pub pc: Pc,
+}
+
+/// Why a warp stopped running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// All lanes have exited.
+    Exited,
+    /// Waits for a barrier.
+    Blocked,
+    /// Could go on: its turn is over.
+    Turn,
+    /// Its lanes wait for each other at different places.
+    Stuck,
+    /// A fault was recorded.
+    Fault,
+}
+
+/// One warp.
+#[derive(Debug)]
+pub struct Warp {
+    pub index: usize,
+    pub regs: Registers,
+    pub local: Local,
+    pub frames: Vec<Frame>,
+    pub groups: Vec<Group>,
+    /// Lanes that exist and have not exited.
+    pub live: u32,
+    /// What this warp knows of each warp's intervals; see `shared`.
+    pub clock: Vec<u32>,
+    pub copies: Vec<PendingCopy>,
+    /// Committed copy groups by lane.
+    pub committed: [u32; 32],
+    /// Copies issued since the last commit, by lane: an empty commit makes an empty group.
+    pub pause: Pause,
+    /// The frame that runs.
+    pub frame: usize,
+}
+
+impl Warp {
+    /// A warp with no lanes.
+    pub fn new(index: usize) -> Warp {
+        Warp {
+            index,
+            regs: Registers::new(),
+            local: Local::default(),
+            frames: Vec::new(),
+            groups: Vec::new(),
+            live: 0,
+            clock: Vec::new(),
+            copies: Vec::new(),
+            committed: [0; 32],
+            pause: Pause::Turn,
+            frame: 0,
+        }
+    }
+
+    /// The local memory offset of the running frame.
+    pub fn local_base(&self) -> u32 {
+        self.frames[self.frame].local_base
+    }
+
+    /// Joins groups that have come to one place and picks the one to run.
+    pub fn schedule(&mut self) -> Option<usize> {
+        if self.groups.len() == 1 {
+            return (self.groups[0].state == State::Ready).then_some(0);
+        }
+        self.groups.retain(|g| g.mask != 0);
+        let mut n = 0;
+        while n < self.groups.len() {
+            let mut k = n + 1;
+            while k < self.groups.len() {
+                let (a, b) = (self.groups[n], self.groups[k]);
+                let waiting = |g: &Group| matches!(g.state, State::Barrier(_));
+                if a.pc == b.pc && a.frame == b.frame && !waiting(&a) && !waiting(&b) {
+                    self.groups[n] = Group { mask: a.mask | b.mask, state: State::Ready, penalty: a.penalty.min(b.penalty), ..a };
+                    self.groups.swap_remove(k);
+                } else {
+                    k += 1;
+                }
+            }
+            n += 1;
+        }
+        let depth = |g: &Group| self.frames[g.frame as usize].depth;
+        let ready = self.groups.iter().enumerate().filter(|(_, g)| g.state == State::Ready);
+        ready.min_by_key(|(_, g)| (g.penalty, std::cmp::Reverse(depth(g)), g.pc)).map(|(n, _)| n)
+    }
+
+    /// The program counter at which the running group has caught up with another.
+    pub fn stop_for(&self, running: usize) -> Pc {
+        let g = self.groups[running];
+        let others = self.groups.iter().enumerate().filter(|(n, o)| *n != running && o.frame == g.frame && o.pc > g.pc);
+        others.filter(|(_, o)| !matches!(o.state, State::Barrier(_))).map(|(_, o)| o.pc).min().unwrap_or(Pc::MAX)
+    }
+
+    /// Lanes have exited or arrived: those that wait for lanes may look again.
+    pub fn wake_parked(&mut self) {
+        for g in &mut self.groups {
+            if g.state == State::Parked {
+                g.state = State::Ready;
+            }
+        }
+    }
+
+    /// Drops frames that no group is in any more.
+    pub fn drop_frames(&mut self) {
+        let used = |frames: &[Frame], groups: &[Group], n: usize| {
+            groups.iter().any(|g| {
+                let mut at = Some(g.frame);
+                while let Some(f) = at {
+                    if f as usize == n {
+                        return true;
+                    }
+                    at = frames[f as usize].parent.map(|p| p.0);
+                }
+                false
+            })
+        };
+        while self.frames.len() > 1 && !used(&self.frames, &self.groups, self.frames.len() - 1) {
+            if let Some(f) = self.frames.pop() {
+                self.regs.truncate(f.base);
+                self.local.resize(f.local_base);
+            }
+        }
+    }
+}
