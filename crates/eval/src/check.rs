@@ -51,7 +51,10 @@ pub fn check(expected: &Expected, limits: &Limits, bytes: &[u8]) -> (CheckRecord
         findings.push(f);
     };
     if e.nan + e.inf > 0 {
-        let message = format!("{name} has {} NaN and {} infinities where the reference is finite; the first is {place}", e.nan, e.inf);
+        let message = format!(
+            "{name} has {} NaN and {} infinities where the reference is finite; the first is {place}",
+            e.nan, e.inf
+        );
         add(Code::NonFiniteOutput, message, None, Some(e.nan + e.inf));
     }
     let (got, want) = (worst_got.unwrap_or(0.0), worst_want.unwrap_or(0.0));
@@ -106,7 +109,10 @@ pub fn unwritten(expected: &Expected, written: &[bool]) -> Option<FindingRecord>
     let count = 1 + missing.count() as u64;
     let index = coordinates(&expected.spec.shape, first as u64);
     let name = &expected.spec.name;
-    let message = format!("{count} of the {} elements of {name} were never written; the first is {name}{index:?}", expected.spec.elements());
+    let message = format!(
+        "{count} of the {} elements of {name} were never written; the first is {name}{index:?}",
+        expected.spec.elements()
+    );
     let mut f = Code::OutputUnwritten.error("correctness", message);
     (f.tensor, f.index, f.count) = (Some(name.clone()), Some(index.iter().map(|i| *i as i64).collect()), Some(count));
     Some(f)

@@ -9,7 +9,9 @@ use crate::source::ArtifactSource;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use warpsmith_compile::{Artifact, BuildKind, CompileFailure, CompileOptions, DiagnosticKind, EntryStats, Request, Standard};
+use warpsmith_compile::{
+    Artifact, BuildKind, CompileFailure, CompileOptions, DiagnosticKind, EntryStats, Request, Standard,
+};
 use warpsmith_spec::candidate::{Candidate, ResolvedOptions};
 use warpsmith_spec::levers::Setting;
 use warpsmith_spec::plan::ResolvedPlan;
@@ -63,7 +65,13 @@ impl<'a> CompileGate<'a> {
     }
 
     /// Gate 1 for all the candidate's targets. `plan` gives dynamic shared memory, where it could be resolved.
-    pub fn judge(&self, subject: &Subject, setting: &Setting, workload: &Workload, plan: Option<&ResolvedPlan>) -> Result<Compiled, EvalError> {
+    pub fn judge(
+        &self,
+        subject: &Subject,
+        setting: &Setting,
+        workload: &Workload,
+        plan: Option<&ResolvedPlan>,
+    ) -> Result<Compiled, EvalError> {
         let mut compiled = Compiled::default();
         let budget = subject.candidate.budget.and(subject.task.budget);
         for target in &subject.candidate.targets {
@@ -98,7 +106,12 @@ impl<'a> CompileGate<'a> {
     fn answer(&self, subject: &Subject, request: &Request, setting: &Setting) -> Result<Answer, EvalError> {
         let source = warpsmith_compile::sha256(request.source.as_bytes());
         let options = subject.candidate.options_for(setting);
-        let key = (format!("{}\n{source}\n{}", request.name, request.entries.join("\n")), request.target.clone(), request.defines.clone(), options);
+        let key = (
+            format!("{}\n{source}\n{}", request.name, request.entries.join("\n")),
+            request.target.clone(),
+            request.defines.clone(),
+            options,
+        );
         if let Some(answer) = self.lock().get(&key) {
             return Ok(answer.clone());
         }
@@ -107,13 +120,21 @@ impl<'a> CompileGate<'a> {
         Ok(answer)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String, Vec<(String, String)>, ResolvedOptions), Answer>> {
+    fn lock(
+        &self,
+    ) -> std::sync::MutexGuard<'_, HashMap<(String, String, Vec<(String, String)>, ResolvedOptions), Answer>> {
         self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 /// The compile request of a candidate for a target: what the layer is made from, too.
-pub fn request(subject: &Subject, setting: &Setting, workload: &Workload, target: &str, headers: &Arc<BTreeMap<String, String>>) -> Result<Request, EvalError> {
+pub fn request(
+    subject: &Subject,
+    setting: &Setting,
+    workload: &Workload,
+    target: &str,
+    headers: &Arc<BTreeMap<String, String>>,
+) -> Result<Request, EvalError> {
     let candidate = &subject.candidate;
     Ok(Request {
         name: subject.canonical.clone(),
@@ -155,18 +176,26 @@ pub fn typed(subject: &Subject, file: &str) -> String {
 }
 
 fn evidence(artifact: &Artifact, entry: &EntryStats, plan: Option<&ResolvedPlan>) -> EntryRecord {
-    let dynamic = plan.and_then(|p| p.launches.iter().filter(|l| l.entry == entry.expression).map(|l| l.shared_bytes).max());
+    let dynamic =
+        plan.and_then(|p| p.launches.iter().filter(|l| l.entry == entry.expression).map(|l| l.shared_bytes).max());
     let spills = entry.spill_store_bytes + entry.spill_load_bytes;
     let shared = entry.shared_bytes as u64 + dynamic.unwrap_or(0);
     let mut warnings = Vec::new();
     if entry.registers > ADVICE_REGISTERS {
-        warnings.push(format!("{} registers a thread: over {ADVICE_REGISTERS}, fewer warps fit a multiprocessor", entry.registers));
+        warnings.push(format!(
+            "{} registers a thread: over {ADVICE_REGISTERS}, fewer warps fit a multiprocessor",
+            entry.registers
+        ));
     }
     if shared > ADVICE_SHARED {
-        warnings.push(format!("{shared} bytes of shared memory: over {ADVICE_SHARED}, fewer CTAs fit a multiprocessor"));
+        warnings
+            .push(format!("{shared} bytes of shared memory: over {ADVICE_SHARED}, fewer CTAs fit a multiprocessor"));
     }
     if spills > 0 {
-        warnings.push(format!("registers spill: {} bytes stored, {} loaded", entry.spill_store_bytes, entry.spill_load_bytes));
+        warnings.push(format!(
+            "registers spill: {} bytes stored, {} loaded",
+            entry.spill_store_bytes, entry.spill_load_bytes
+        ));
     }
     // Spills are said above, with figures; the rest stands with the first entry, for the compiler names none.
     if artifact.entries.first().is_some_and(|first| first == entry) {
@@ -184,7 +213,14 @@ fn evidence(artifact: &Artifact, entry: &EntryStats, plan: Option<&ResolvedPlan>
     }
 }
 
-fn over_budget(subject: &Subject, target: &str, entry: &EntryStats, record: &EntryRecord, budget: &Budget, findings: &mut Vec<FindingRecord>) {
+fn over_budget(
+    subject: &Subject,
+    target: &str,
+    entry: &EntryStats,
+    record: &EntryRecord,
+    budget: &Budget,
+    findings: &mut Vec<FindingRecord>,
+) {
     let shared = record.shared_bytes as u64 + record.dynamic_shared_bytes.unwrap_or(0);
     for (code, what, used, limit) in [
         (Code::OverRegisterBudget, "registers a thread", record.registers as u64, budget.registers.map(u64::from)),
@@ -192,8 +228,10 @@ fn over_budget(subject: &Subject, target: &str, entry: &EntryStats, record: &Ent
         (Code::OverSpillBudget, "bytes of spills", record.spill_bytes as u64, budget.spill_bytes),
     ] {
         if let Some(limit) = limit.filter(|limit| used > *limit) {
-            let mut f = code.error("compile", format!("{} has {used} {what} on {target}; the budget is {limit}", entry.expression));
-            (f.file, f.entry, f.limit) = (Some(subject.candidate.name.clone()), Some(entry.expression.clone()), Some(limit.to_string()));
+            let mut f = code
+                .error("compile", format!("{} has {used} {what} on {target}; the budget is {limit}", entry.expression));
+            (f.file, f.entry, f.limit) =
+                (Some(subject.candidate.name.clone()), Some(entry.expression.clone()), Some(limit.to_string()));
             findings.push(f);
         }
     }
@@ -201,16 +239,15 @@ fn over_budget(subject: &Subject, target: &str, entry: &EntryStats, record: &Ent
 
 fn failed(subject: &Subject, target: &str, failure: &CompileFailure) -> FindingRecord {
     let code = match failure {
-        CompileFailure::Nvrtc { .. } => Code::CompileError,
+        CompileFailure::Nvrtc { .. } | CompileFailure::UnsupportedTarget { .. } | CompileFailure::Crashed { .. } => {
+            Code::CompileError
+        }
         CompileFailure::WmmaLocalMemory { .. } => Code::WmmaLocalMemory,
         CompileFailure::Ptxas { .. } => Code::PtxasError,
         CompileFailure::MissingEntry { .. } => Code::MissingEntry,
         CompileFailure::Timeout { .. } => Code::CompileTimeout,
-        CompileFailure::Memory { .. } => Code::CompileMemory,
-        CompileFailure::TooLarge { .. } => Code::CompileTooLarge,
+        CompileFailure::Memory { .. } | CompileFailure::TooLarge { .. } => Code::CompileMemory,
         CompileFailure::UnsafeInclude { .. } => Code::UnsafeInclude,
-        CompileFailure::UnsupportedTarget { .. } => Code::UnsupportedTarget,
-        CompileFailure::Crashed { .. } => Code::CompilerCrashed,
     };
     let place = failure.diagnostic();
     let mut f = code.error("compile", format!("{target}: {}", place.message));

@@ -47,7 +47,10 @@ impl EvalError {
             EvalError::Spec(e) => e.record(),
             EvalError::Tool(e) => plain(e.code(), None),
             EvalError::Reference(e) => plain(e.code(), Some(e.hint())),
-            EvalError::Defect(_) => plain("tool-defect", Some("this is a defect of Warpsmith; please report it with the command that led here")),
+            EvalError::Defect(_) => plain(
+                "tool-defect",
+                Some("this is a defect of Warpsmith; please report it with the command that led here"),
+            ),
             EvalError::Cancelled => plain("cancelled", None),
         }
     }

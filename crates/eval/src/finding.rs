@@ -14,10 +14,7 @@ pub enum Code {
     MissingEntry,
     CompileTimeout,
     CompileMemory,
-    CompileTooLarge,
     UnsafeInclude,
-    UnsupportedTarget,
-    CompilerCrashed,
     OverRegisterBudget,
     OverSharedBudget,
     OverSpillBudget,
@@ -39,17 +36,14 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 26] = [
+    pub const ALL: [Code; 23] = [
         Code::CompileError,
         Code::WmmaLocalMemory,
         Code::PtxasError,
         Code::MissingEntry,
         Code::CompileTimeout,
         Code::CompileMemory,
-        Code::CompileTooLarge,
         Code::UnsafeInclude,
-        Code::UnsupportedTarget,
-        Code::CompilerCrashed,
         Code::OverRegisterBudget,
         Code::OverSharedBudget,
         Code::OverSpillBudget,
@@ -77,10 +71,7 @@ impl Code {
             Code::MissingEntry => "missing-entry",
             Code::CompileTimeout => "compile-timeout",
             Code::CompileMemory => "compile-memory",
-            Code::CompileTooLarge => "compile-too-large",
             Code::UnsafeInclude => "unsafe-include",
-            Code::UnsupportedTarget => "unsupported-target",
-            Code::CompilerCrashed => "compiler-crashed",
             Code::OverRegisterBudget => "over-register-budget",
             Code::OverSharedBudget => "over-shared-budget",
             Code::OverSpillBudget => "over-spill-budget",
@@ -130,5 +121,19 @@ pub fn blank(severity: Severity, code: &str, gate: &str, message: String) -> Fin
         tensor: None,
         index: None,
         count: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_page() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explain");
+        for code in Code::ALL {
+            let page = folder.join(format!("{}.md", code.as_str()));
+            assert!(page.exists(), "`warpsmith explain {}` has no page", code.as_str());
+        }
     }
 }

@@ -42,7 +42,10 @@ pub fn inputs(task: &Task, workload: &Workload, secret: u64) -> Result<Inputs, E
         total = total.saturating_add(maker.shape(tensor)?.iter().product());
     }
     if total > MAX_ELEMENTS {
-        return Err(EvalError::task(&task.file, format!("shape {} has {total} elements over all tensors; the limit is {MAX_ELEMENTS}", workload.shape)));
+        return Err(EvalError::task(
+            &task.file,
+            format!("shape {} has {total} elements over all tensors; the limit is {MAX_ELEMENTS}", workload.shape),
+        ));
     }
     match &task.reference {
         warpsmith_spec::task::Reference::Builtin(name) if name == "attention" => maker.attention(),
@@ -61,7 +64,9 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn shape(&self, tensor: &warpsmith_spec::task::Tensor) -> Result<Vec<u64>, EvalError> {
-        self.task.tensor_sizes(tensor, &self.workload.symbols, self.workload.scales).map_err(|why| EvalError::task(&self.task.file, why))
+        self.task
+            .tensor_sizes(tensor, &self.workload.symbols, self.workload.scales)
+            .map_err(|why| EvalError::task(&self.task.file, why))
     }
 
     fn dtype(&self, element: ElementType) -> DType {
@@ -72,11 +77,18 @@ impl Maker<'_> {
     }
 
     fn outputs(&self) -> Result<Vec<OutputSpec>, EvalError> {
-        self.task.outputs().map(|t| Ok(OutputSpec { name: t.name.clone(), dtype: self.dtype(t.element), shape: self.shape(t)? })).collect()
+        self.task
+            .outputs()
+            .map(|t| Ok(OutputSpec { name: t.name.clone(), dtype: self.dtype(t.element), shape: self.shape(t)? }))
+            .collect()
     }
 
     /// Codes and scales of drawn values: the input's tensor, the scale's if it has one, and the numbers they mean.
-    fn codes(&self, input: &warpsmith_spec::task::Tensor, drawn: &[f32]) -> Result<(Tensor, Option<Tensor>, Quantised), EvalError> {
+    fn codes(
+        &self,
+        input: &warpsmith_spec::task::Tensor,
+        drawn: &[f32],
+    ) -> Result<(Tensor, Option<Tensor>, Quantised), EvalError> {
         let shape = self.shape(input)?;
         let dtype = self.dtype(input.element);
         let Some(scale) = self.task.scales_of(&input.name) else {
@@ -86,18 +98,36 @@ impl Maker<'_> {
             return Ok((Tensor { name: input.name.clone(), dtype, shape, bytes }, None, q));
         };
         let wrong = |why: String| EvalError::task(&self.task.file, why);
-        let q = quantise(self.workload.format, self.workload.scales, &shape, drawn, &self.task.quantiser).map_err(wrong)?;
+        let q =
+            quantise(self.workload.format, self.workload.scales, &shape, drawn, &self.task.quantiser).map_err(wrong)?;
         let scale_shape = self.shape(scale)?;
         if scale_shape.iter().product::<u64>() != q.scales.len() as u64 {
-            return Err(wrong(format!("scales per {} of {} are {}, not the {} of {}", self.workload.scales, input.name, q.scales.len(), scale_shape.iter().product::<u64>(), scale.name)));
+            return Err(wrong(format!(
+                "scales per {} of {} are {}, not the {} of {}",
+                self.workload.scales,
+                input.name,
+                q.scales.len(),
+                scale_shape.iter().product::<u64>(),
+                scale.name
+            )));
         }
-        let scales = Tensor { name: scale.name.clone(), dtype: DType::F32, shape: scale_shape, bytes: encode(DType::F32, &q.scales) };
+        let scales = Tensor {
+            name: scale.name.clone(),
+            dtype: DType::F32,
+            shape: scale_shape,
+            bytes: encode(DType::F32, &q.scales),
+        };
         Ok((Tensor { name: input.name.clone(), dtype, shape, bytes: q.codes.clone() }, Some(scales), q))
     }
 
     fn attention(&self) -> Result<Inputs, EvalError> {
         let wrong = |why: &str| EvalError::task(&self.task.file, format!("the built-in attention: {why}"));
-        let tensor = |name: &str| self.task.tensor(name).filter(|t| t.role == Role::Input).ok_or_else(|| wrong(&format!("the task has no input `{name}`")));
+        let tensor = |name: &str| {
+            self.task
+                .tensor(name)
+                .filter(|t| t.role == Role::Input)
+                .ok_or_else(|| wrong(&format!("the task has no input `{name}`")))
+        };
         let shape = self.shape(tensor("q")?)?;
         let [.., s, d] = shape[..] else { return Err(wrong("q has fewer than two dimensions")) };
         for name in ["k", "v", "out"] {
@@ -106,7 +136,11 @@ impl Maker<'_> {
                 return Err(wrong(&format!("{name} has another shape than q")));
             }
         }
-        let g = Geometry { heads: shape[..shape.len() - 2].iter().product::<u64>() as usize, seqlen: s as usize, head_dim: d as usize };
+        let g = Geometry {
+            heads: shape[..shape.len() - 2].iter().product::<u64>() as usize,
+            seqlen: s as usize,
+            head_dim: d as usize,
+        };
         let drawn = self.source.attention(self.workload.distribution, g, self.workload.causal);
         let softmax_scale = self.softmax_scale()?;
         let mut tensors = Vec::new();
@@ -118,9 +152,11 @@ impl Maker<'_> {
                 (None, _) | (_, ScaleLayout::None) => Scales::One,
                 (_, ScaleLayout::Tensor) => Scales::Tensor(q.scales[0]),
                 (_, ScaleLayout::Head) => Scales::Head(q.scales.clone()),
-                (_, ScaleLayout::Block) => {
-                    Scales::Block { values: q.scales.clone(), per_head: q.per_head, tokens: self.task.quantiser.block_tokens as usize }
-                }
+                (_, ScaleLayout::Block) => Scales::Block {
+                    values: q.scales.clone(),
+                    per_head: q.per_head,
+                    tokens: self.task.quantiser.block_tokens as usize,
+                },
             };
             operands.push(Operand { values: q.values, scales: layout });
             tensors.push(codes);
@@ -130,18 +166,28 @@ impl Maker<'_> {
         let order = |t: &Tensor| self.task.tensors.iter().position(|x| x.name == t.name);
         tensors.sort_by_key(order);
         let problem = |operands: Vec<Operand>| -> Result<Problem, EvalError> {
-            let [q, k, v] = <[Operand; 3]>::try_from(operands).map_err(|_| EvalError::Defect("attention has three inputs".into()))?;
+            let [q, k, v] = <[Operand; 3]>::try_from(operands)
+                .map_err(|_| EvalError::Defect("attention has three inputs".into()))?;
             Ok(Problem { geometry: g, causal: self.workload.causal, softmax_scale, q, k, v })
         };
         let quantised = problem(operands)?;
-        let unquantised = problem([drawn.q, drawn.k, drawn.v].into_iter().map(|values| Operand { values, scales: Scales::One }).collect())?;
-        Ok(Inputs { tensors, outputs: self.outputs()?, numbers: Numbers::Attention { quantised, unquantised, needles: drawn.needles } })
+        let unquantised = problem(
+            [drawn.q, drawn.k, drawn.v].into_iter().map(|values| Operand { values, scales: Scales::One }).collect(),
+        )?;
+        Ok(Inputs {
+            tensors,
+            outputs: self.outputs()?,
+            numbers: Numbers::Attention { quantised, unquantised, needles: drawn.needles },
+        })
     }
 
     /// As the kernel receives it: rounded to f32.
     fn softmax_scale(&self) -> Result<f32, EvalError> {
         let wrong = |why: String| EvalError::task(&self.task.file, why);
-        let scalar = self.task.scalar("softmax_scale").ok_or_else(|| wrong("the built-in attention needs the scalar softmax_scale".into()))?;
+        let scalar = self
+            .task
+            .scalar("softmax_scale")
+            .ok_or_else(|| wrong("the built-in attention needs the scalar softmax_scale".into()))?;
         match self.task.scalar_value(scalar, &self.workload.symbols).map_err(wrong)? {
             Number::Real(x) => Ok(x as f32),
             Number::Whole(n) => Ok(n as f32),
@@ -159,17 +205,26 @@ impl Maker<'_> {
             if !dtype.is_float() && self.task.scales_of(&input.name).is_none() {
                 // Whole numbers of a few digits, not negative where the type has no sign.
                 let signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
-                drawn.iter_mut().for_each(|x| *x = if signed { (*x * 16.0).round() } else { (*x * 16.0).round().abs() });
+                drawn
+                    .iter_mut()
+                    .for_each(|x| *x = if signed { (*x * 16.0).round() } else { (*x * 16.0).round().abs() });
             }
             let (codes, scales, q) = self.codes(input, &drawn)?;
             let exact: Vec<f32> = match self.workload.scales {
                 _ if scales.is_none() => q.values.clone(),
                 layout => {
                     let [.., s, d] = shape[..] else {
-                        return Err(EvalError::task(&self.task.file, format!("input {} has scales and fewer than two dimensions", input.name)));
+                        return Err(EvalError::task(
+                            &self.task.file,
+                            format!("input {} has scales and fewer than two dimensions", input.name),
+                        ));
                     };
                     let block = self.task.quantiser.block_tokens as usize;
-                    (0..n).map(|i| q.values[i] * q.scale(layout, i / (s * d) as usize, i / d as usize % s as usize, block)).collect()
+                    (0..n)
+                        .map(|i| {
+                            q.values[i] * q.scale(layout, i / (s * d) as usize, i / d as usize % s as usize, block)
+                        })
+                        .collect()
                 }
             };
             let reference_type = match dtype {
@@ -177,7 +232,12 @@ impl Maker<'_> {
                 d if !d.is_float() && scales.is_none() => d,
                 _ => DType::F32,
             };
-            let as_tensor = |values: &[f32]| Tensor { name: input.name.clone(), dtype: reference_type, shape: shape.clone(), bytes: encode(reference_type, values) };
+            let as_tensor = |values: &[f32]| Tensor {
+                name: input.name.clone(),
+                dtype: reference_type,
+                shape: shape.clone(),
+                bytes: encode(reference_type, values),
+            };
             quantised.push(as_tensor(&exact));
             unquantised.push(as_tensor(&drawn));
             tensors.push(codes);

@@ -1,19 +1,37 @@
 //! The gates: inputs, oracle, honest kernel, check, guard, backends and the pipeline that makes a verdict of them.
 //!
 //! It knows tasks and candidates (`spec`), and drives the engines below it; it prints nothing.
+//!
+//! Picture: task x shape -> [`draw`] -> [`inputs`] -> [`oracle`] (f64, and the honest kernel's error) ; candidate ->
+//! [`compile_gate`] -> [`backend`] -> [`guard`], [`check`] -> [`evaluate`] -> [`pipeline`] -> records.
 
 pub mod attention;
+pub mod backend;
 pub mod check;
 pub mod compile_gate;
 pub mod draw;
 pub mod error;
+pub mod evaluate;
 pub mod finding;
+pub mod guard;
 pub mod inputs;
 pub mod metrics;
 pub mod npy;
 pub mod oracle;
+pub mod oracles;
+pub mod passes;
+pub mod pipeline;
 pub mod quantise;
 pub mod reference;
 pub mod rows;
 pub mod source;
 pub mod values;
+
+pub use backend::{Backend, NumericsChoice, PtxMachine};
+pub use compile_gate::{CompileGate, Subject};
+pub use error::EvalError;
+pub use evaluate::{Context, evaluate};
+pub use oracles::Oracles;
+pub use passes::Passes;
+pub use pipeline::{Event, RunRequest, RunResults, run};
+pub use source::{ArtifactSource, Layered};

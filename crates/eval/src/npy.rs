@@ -28,7 +28,8 @@ pub fn write(tensor: &Tensor) -> Vec<u8> {
     match descr(tensor.dtype) {
         Some(word) => file(word, &tensor.shape, &tensor.bytes),
         None => {
-            let values: Vec<u8> = decode(tensor.dtype, &tensor.bytes).iter().flat_map(|x| (*x as f32).to_le_bytes()).collect();
+            let values: Vec<u8> =
+                decode(tensor.dtype, &tensor.bytes).iter().flat_map(|x| (*x as f32).to_le_bytes()).collect();
             file("<f4", &tensor.shape, &values)
         }
     }
@@ -62,19 +63,26 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<u64>, Vec<f64>), String> {
     };
     let header = bytes.get(header_at..header_at.saturating_add(length)).ok_or("its header is cut off")?;
     let header = std::str::from_utf8(header).map_err(|_| "its header is no text")?;
-    let descr = field(header, "'descr':").and_then(|s| s.trim_start().strip_prefix('\'')?.split('\'').next()).ok_or("it names no type")?;
+    let descr = field(header, "'descr':")
+        .and_then(|s| s.trim_start().strip_prefix('\'')?.split('\'').next())
+        .ok_or("it names no type")?;
     if field(header, "'fortran_order':").is_some_and(|s| s.trim_start().starts_with("True")) {
         return Err("it is in Fortran order; use numpy.ascontiguousarray".into());
     }
-    let sizes = field(header, "'shape':").and_then(|s| s.trim_start().strip_prefix('(')?.split(')').next()).ok_or("it names no shape")?;
+    let sizes = field(header, "'shape':")
+        .and_then(|s| s.trim_start().strip_prefix('(')?.split(')').next())
+        .ok_or("it names no shape")?;
     let shape = sizes
         .split(',')
         .map(str::trim)
         .filter(|s| !s.is_empty())
         .map(|s| s.parse::<u64>().map_err(|_| format!("its shape has `{s}`")))
         .collect::<Result<Vec<u64>, String>>()?;
-    let dtype = DType::ALL.iter().copied().find(|d| self::descr(*d).is_some_and(|w| w[1..] == descr[1.min(descr.len())..]));
-    let dtype = dtype.filter(|_| !descr.starts_with('>')).ok_or_else(|| format!("it holds `{descr}`; numbers in the machine's order are expected"))?;
+    let dtype =
+        DType::ALL.iter().copied().find(|d| self::descr(*d).is_some_and(|w| w[1..] == descr[1.min(descr.len())..]));
+    let dtype = dtype
+        .filter(|_| !descr.starts_with('>'))
+        .ok_or_else(|| format!("it holds `{descr}`; numbers in the machine's order are expected"))?;
     let data = &bytes[header_at + length..];
     let elements = shape.iter().try_fold(1u64, |n, s| n.checked_mul(*s)).ok_or("its shape is too large")?;
     if elements.checked_mul(dtype.bytes()) != Some(data.len() as u64) {
@@ -94,10 +102,16 @@ mod tests {
 
     #[test]
     fn files_survive_the_round_trip() {
-        for (dtype, shape) in [(DType::F32, vec![2, 3]), (DType::F16, vec![6]), (DType::E4m3, vec![1, 6, 1]), (DType::I64, vec![3, 2])] {
+        for (dtype, shape) in
+            [(DType::F32, vec![2, 3]), (DType::F16, vec![6]), (DType::E4m3, vec![1, 6, 1]), (DType::I64, vec![3, 2])]
+        {
             let values = [0.0f32, 1.0, 2.0, 4.0, 8.0, 16.0];
             let bytes = write(&Tensor { name: "x".into(), dtype, shape: shape.clone(), bytes: encode(dtype, &values) });
-            assert_eq!(bytes.len() % 64, (6 * if dtype == DType::E4m3 { 4 } else { dtype.bytes() } as usize) % 64, "data is aligned");
+            assert_eq!(
+                bytes.len() % 64,
+                (6 * if dtype == DType::E4m3 { 4 } else { dtype.bytes() } as usize) % 64,
+                "data is aligned"
+            );
             assert_eq!(read(&bytes), Ok((shape, vec![0.0, 1.0, 2.0, 4.0, 8.0, 16.0])), "{dtype}");
         }
         let scalar = Tensor { name: "x".into(), dtype: DType::F64, shape: vec![], bytes: encode(DType::F64, &[3.0]) };
@@ -112,7 +126,13 @@ mod tests {
             ("text", b"hello, world".to_vec()),
             ("cut header", good[..20].to_vec()),
             ("cut data", good[..good.len() - 1].to_vec()),
-            ("huge shape", String::from_utf8_lossy(&good[10..]).into_owned().replace("(4,)", "(99999999999,99999999999)").into_bytes()),
+            (
+                "huge shape",
+                String::from_utf8_lossy(&good[10..])
+                    .into_owned()
+                    .replace("(4,)", "(99999999999,99999999999)")
+                    .into_bytes(),
+            ),
         ] {
             assert!(read(&bytes).is_err(), "{what}");
         }

@@ -86,7 +86,9 @@ impl Oracle {
                 judged = rows::judged(quantised.geometry, needles, rows::ORACLE_WORK, secrets.rows);
                 attention_outputs(&inputs, quantised, unquantised, &judged)?
             }
-            (Numbers::Tensors { .. }, Reference::Script { source, .. }) => script_outputs(task, workload, &inputs, source)?,
+            (Numbers::Tensors { .. }, Reference::Script { source, .. }) => {
+                script_outputs(task, workload, &inputs, source)?
+            }
             (Numbers::Tensors { .. }, Reference::Builtin(name)) => {
                 return Err(EvalError::task(&task.file, format!("there is no built-in reference `{name}`")));
             }
@@ -95,7 +97,14 @@ impl Oracle {
     }
 
     /// The limits of an output for a target and the precision that the candidate asks for.
-    pub fn limits(&self, expected: &Expected, task: &Task, target: &str, asked: Option<Precision>, format: Format) -> Limits {
+    pub fn limits(
+        &self,
+        expected: &Expected,
+        task: &Task,
+        target: &str,
+        asked: Option<Precision>,
+        format: Format,
+    ) -> Limits {
         let base = match &task.tolerance.base {
             Base::Given { rel_frobenius, worst_row } => Relative { frobenius: *rel_frobenius, worst_row: *worst_row },
             Base::HonestAttention { p, fold } => {
@@ -111,6 +120,33 @@ impl Oracle {
             Some(want) => end_to_end_limit(&expected.kernel, want, expected.width, kernel),
         };
         Limits { kernel, end_to_end }
+    }
+
+    /// About how much memory it holds.
+    pub fn bytes(&self) -> usize {
+        let tensors: usize = self.inputs.tensors.iter().map(|t| t.bytes.len()).sum();
+        let numbers = match &self.inputs.numbers {
+            Numbers::Attention { quantised, .. } => 6 * 4 * quantised.geometry.elements(),
+            Numbers::Tensors { quantised, unquantised } => {
+                quantised.iter().chain(unquantised.iter().flatten()).map(|t| t.bytes.len()).sum()
+            }
+        };
+        tensors + numbers + self.outputs.iter().map(|o| 16 * o.kernel.len()).sum::<usize>()
+    }
+
+    /// Multiply-adds of the task on this workload, or elements where it is not attention: what the limits of time are made from.
+    pub fn work(&self) -> u64 {
+        match &self.inputs.numbers {
+            Numbers::Attention { quantised, .. } => {
+                let g = quantised.geometry;
+                g.work(g.heads * g.seqlen).min(u64::MAX as u128 / 4) as u64
+            }
+            Numbers::Tensors { .. } => {
+                let elements = |shape: &[u64]| shape.iter().product::<u64>();
+                let inputs: u64 = self.inputs.tensors.iter().map(|t| elements(&t.shape)).sum();
+                1000 * (inputs + self.inputs.outputs.iter().map(|o| elements(&o.shape)).sum::<u64>())
+            }
+        }
     }
 
     fn base(&self, expected: &Expected, precision: Precision, accumulation: Accumulation) -> Relative {
@@ -146,12 +182,18 @@ fn accumulation(target: &str, format: Format, precision: Precision, fold: u32) -
     }
 }
 
-fn attention_outputs(inputs: &Inputs, quantised: &Problem, unquantised: &Problem, judged: &RowSet) -> Result<Vec<Expected>, EvalError> {
+fn attention_outputs(
+    inputs: &Inputs,
+    quantised: &Problem,
+    unquantised: &Problem,
+    judged: &RowSet,
+) -> Result<Vec<Expected>, EvalError> {
     let g = quantised.geometry;
     let [spec] = &inputs.outputs[..] else {
         return Err(EvalError::Defect("the built-in attention has one output".into()));
     };
-    let rows = (judged.len() < judged.all).then(|| judged.iter().map(|(head, row)| (head * g.seqlen + row) as u64).collect());
+    let rows =
+        (judged.len() < judged.all).then(|| judged.iter().map(|(head, row)| (head * g.seqlen + row) as u64).collect());
     Ok(vec![Expected {
         spec: spec.clone(),
         width: g.head_dim,
@@ -166,7 +208,13 @@ fn script_outputs(task: &Task, workload: &Workload, inputs: &Inputs, script: &st
         return Err(EvalError::Defect("a script's inputs are tensors".into()));
     };
     let header = Header::new(task, workload).map_err(|why| EvalError::task(&task.file, why))?;
-    let ask = |tensors| reference::run(&Question { script, header: &header, inputs: tensors, outputs: &inputs.outputs }, "python3", reference::LIMIT);
+    let ask = |tensors| {
+        reference::run(
+            &Question { script, header: &header, inputs: tensors, outputs: &inputs.outputs },
+            "python3",
+            reference::LIMIT,
+        )
+    };
     let kernel = ask(quantised)?;
     let mut end_to_end = match unquantised {
         Some(tensors) => ask(tensors)?.into_iter().map(Some).collect(),

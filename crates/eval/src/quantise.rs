@@ -33,7 +33,13 @@ impl Quantised {
 }
 
 /// Quantises a tensor whose last two sizes are tokens and head_dim.
-pub fn quantise(format: Format, layout: ScaleLayout, shape: &[u64], values: &[f32], q: &Quantiser) -> Result<Quantised, String> {
+pub fn quantise(
+    format: Format,
+    layout: ScaleLayout,
+    shape: &[u64],
+    values: &[f32],
+    q: &Quantiser,
+) -> Result<Quantised, String> {
     let [.., tokens, width] = *shape else { return Err("scales need tensors of at least two dimensions".into()) };
     let (tokens, width) = (tokens as usize, width as usize);
     let head = tokens * width;
@@ -60,7 +66,12 @@ pub fn quantise(format: Format, layout: ScaleLayout, shape: &[u64], values: &[f3
             (scale, codes, values)
         })
         .collect();
-    let mut out = Quantised { codes: Vec::with_capacity(values.len()), values: Vec::with_capacity(values.len()), scales: Vec::new(), per_head: tokens.div_ceil((q.block_tokens as usize).max(1)) };
+    let mut out = Quantised {
+        codes: Vec::with_capacity(values.len()),
+        values: Vec::with_capacity(values.len()),
+        scales: Vec::new(),
+        per_head: tokens.div_ceil((q.block_tokens as usize).max(1)),
+    };
     for (scale, codes, values) in made {
         out.scales.push(scale);
         out.codes.extend(codes);
@@ -96,7 +107,8 @@ mod tests {
     fn the_threshold_gives_one_exactly_and_zeros_stay_zeros() {
         for format in [Format::E4m3, Format::E5m2, Format::U8] {
             for (largest, one) in [(0.0, true), (1e-6, true), (1.1e-6, false)] {
-                let q = quantise(format, ScaleLayout::Tensor, &[1, 2], &[largest, 0.0], &Q).expect("a scale per tensor");
+                let q =
+                    quantise(format, ScaleLayout::Tensor, &[1, 2], &[largest, 0.0], &Q).expect("a scale per tensor");
                 assert_eq!(q.scales[0] == 1.0, one, "{format}, {largest}");
                 assert_eq!(q.values[1], 0.0);
             }

@@ -92,7 +92,9 @@ fn call(task: &str, python: &str, folder: &Path, limit: Duration) -> Result<(), 
         .spawn();
     let mut child = match spawned {
         Ok(child) => child,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(ReferenceError::NoPython { task: task.into() }),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return Err(ReferenceError::NoPython { task: task.into() });
+        }
         Err(e) => return Err(files(e)),
     };
     let start = Instant::now();
@@ -126,7 +128,10 @@ fn read_output(task: &str, output: &OutputSpec, folder: &Path) -> Result<Vec<f64
     let path = folder.join(&name);
     let size = fs::metadata(&path).map_err(|_| failed(format!("it wrote no {name}")))?.len();
     if size > output.elements() as u64 * 8 + 65_536 {
-        return Err(failed(format!("{name} has {size} bytes, more than the output's {} elements need", output.elements())));
+        return Err(failed(format!(
+            "{name} has {size} bytes, more than the output's {} elements need",
+            output.elements()
+        )));
     }
     let bytes = fs::read(&path).map_err(|e| failed(format!("{name}: {e}")))?;
     let (shape, values) = npy::read(&bytes).map_err(|why| failed(format!("{name}: {why}")))?;
@@ -159,7 +164,12 @@ mod tests {
             inputs: array("x"),
             outputs: array("out"),
         };
-        let inputs = [Tensor { name: "x".into(), dtype: DType::F32, shape: vec![3], bytes: encode(DType::F32, &[1.0, 2.0, 3.0]) }];
+        let inputs = [Tensor {
+            name: "x".into(),
+            dtype: DType::F32,
+            shape: vec![3],
+            bytes: encode(DType::F32, &[1.0, 2.0, 3.0]),
+        }];
         let outputs = [OutputSpec { name: "out".into(), dtype: DType::F32, shape: vec![3] }];
         let q = Question { script, header: &header, inputs: &inputs, outputs: &outputs };
         run(&q, "python3", limit)
@@ -177,7 +187,12 @@ open(sys.argv[2] + "/" + h["outputs"]["out"]["file"], "wb").write(b"\x93NUMPY\x0
 "#;
 
     fn has_python() -> bool {
-        let found = Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
+        let found = Command::new("python3")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success());
         if !found {
             eprintln!("skipped: python3 is not here");
         }
@@ -207,6 +222,11 @@ open(sys.argv[2] + "/" + h["outputs"]["out"]["file"], "wb").write(b"\x93NUMPY\x0
             let error = ask(script, limit).expect_err(word);
             assert!(error.to_string().contains(word), "{error}");
         }
-        assert!(ask(&PLAIN.replace("*x)", "x[0], x[1], float('nan'))"), LIMIT).expect_err("NaN").to_string().contains("not finite at [2]"));
+        assert!(
+            ask(&PLAIN.replace("*x)", "x[0], x[1], float('nan'))"), LIMIT)
+                .expect_err("NaN")
+                .to_string()
+                .contains("not finite at [2]")
+        );
     }
 }

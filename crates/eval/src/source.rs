@@ -18,7 +18,10 @@ pub struct Layered<'a> {
 
 impl<'a> Layered<'a> {
     /// `layer` is None where a toolkit was asked for by name. `find` is called once for each target.
-    pub fn new(layer: Option<&'a Layer>, find: impl Fn(&Request) -> Result<Arc<Compiler>, ToolError> + Send + Sync + 'a) -> Layered<'a> {
+    pub fn new(
+        layer: Option<&'a Layer>,
+        find: impl Fn(&Request) -> Result<Arc<Compiler>, ToolError> + Send + Sync + 'a,
+    ) -> Layered<'a> {
         Layered { layer, find: Box::new(find), found: Mutex::default() }
     }
 

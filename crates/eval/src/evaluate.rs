@@ -1,0 +1,289 @@
+//! One candidate, one setting, one workload, one target: gates 1 and 2, and the verdict.
+//!
+//! Order of blame: it does not compile; the launch is impossible; it faults; it never ends or cannot be executed here; it breaks a
+//! rule (inputs changed, outputs unwritten); its outputs are wrong. Later steps are not looked at after a failure.
+
+use crate::backend::{Backend, Job, NumericsChoice, RunEnd, RunOutcome, Schedule};
+use crate::check::check;
+use crate::compile_gate::{CompileGate, Compiled, Subject, typed};
+use crate::error::EvalError;
+use crate::finding::Code;
+use crate::guard;
+use crate::oracle::Oracle;
+use crate::oracles::Oracles;
+use crate::passes::{PassKey, Passes};
+use std::collections::BTreeMap;
+use warpsmith_spec::levers::Setting;
+use warpsmith_spec::plan::{PlanProblem, ResolvedPlan};
+use warpsmith_spec::record::{CheckRecord, FindingRecord, GateStatus, Gates, ResultRecord, Severity, VerdictWord};
+use warpsmith_spec::target::Target;
+use warpsmith_spec::workload::Workload;
+
+/// What every evaluation of a run shares.
+pub struct Context<'a> {
+    pub compile: &'a CompileGate<'a>,
+    pub backend: &'a dyn Backend,
+    pub oracles: &'a Oracles,
+    pub numerics: NumericsChoice,
+    /// Passes earned before on this machine; None: each is earned anew.
+    pub passes: Option<&'a Passes>,
+}
+
+/// Warp-instructions that any launch may take; work on the shape comes on top.
+const INSTRUCTIONS: u64 = 200_000_000;
+/// Runs of up to so many warp-instructions are repeated under another schedule, whose outputs have to agree.
+const REPEATED: u64 = 500_000;
+const FIRST: Schedule = Schedule { seed: 1, early_copies: false };
+const SECOND: Schedule = Schedule { seed: 0x5eed, early_copies: true };
+
+/// Judges, gates 1 and 2.
+pub fn evaluate(
+    ctx: &Context,
+    subject: &Subject,
+    setting: &Setting,
+    workload: &Workload,
+    target: &'static Target,
+) -> Result<ResultRecord, EvalError> {
+    let plan = subject.candidate.resolve(&subject.task, setting, workload, target);
+    let compiled = ctx.compile.judge(subject, setting, workload, plan.as_ref().ok())?;
+    let mut result = blank(ctx, subject, setting, workload, target, &compiled);
+    if !compiled.passed() {
+        return Ok(result);
+    }
+    result.gates.compile = GateStatus::Passed;
+    let outcome = match plan {
+        Err(problem) => Judged::of(VerdictWord::Rejected, vec![rejected(&problem)]),
+        Ok(plan) => run_and_judge(ctx, subject, workload, target, &compiled, &plan, &mut result)?,
+    };
+    result.gates.correctness =
+        if outcome.verdict == VerdictWord::Passed { GateStatus::Passed } else { GateStatus::Failed };
+    result.verdict = outcome.verdict;
+    result.check = outcome.check;
+    for mut finding in outcome.findings {
+        finding.file = Some(finding.file.map_or_else(|| subject.candidate.name.clone(), |f| typed(subject, &f)));
+        result.findings.push(finding);
+    }
+    // Errors first, each in the order it was found; the first is what people read.
+    result.findings.sort_by_key(|f| f.severity == Severity::Note);
+    result.finding = result.findings.first().filter(|f| f.severity == Severity::Error).cloned();
+    Ok(result)
+}
+
+/// What gate 2 says.
+struct Judged {
+    verdict: VerdictWord,
+    findings: Vec<FindingRecord>,
+    check: Option<BTreeMap<String, CheckRecord>>,
+}
+
+impl Judged {
+    fn of(verdict: VerdictWord, findings: Vec<FindingRecord>) -> Judged {
+        Judged { verdict, findings, check: None }
+    }
+}
+
+/// The record before gate 2, with the verdict that it has if gate 1 failed.
+fn blank(
+    ctx: &Context,
+    subject: &Subject,
+    setting: &Setting,
+    workload: &Workload,
+    target: &Target,
+    compiled: &Compiled,
+) -> ResultRecord {
+    let mut findings = compiled.findings.clone();
+    findings.sort_by_key(|f| f.severity == Severity::Note);
+    ResultRecord {
+        candidate: subject.candidate.name.clone(),
+        task: subject.task.name.clone(),
+        shape: workload.shape.clone(),
+        symbols: workload.symbols.clone(),
+        causal: workload.causal,
+        format: workload.format.to_string(),
+        distribution: workload.distribution.to_string(),
+        scales: workload.scales.to_string(),
+        seed: workload.seed,
+        target: target.name.to_string(),
+        config: setting.config.clone(),
+        levers: setting.levers.clone(),
+        backend: ctx.backend.word().to_string(),
+        numerics: ctx.numerics.as_str().to_string(),
+        gates: Gates {
+            compile: GateStatus::Failed,
+            correctness: GateStatus::Blocked,
+            performance: GateStatus::NotRun,
+            profile: GateStatus::NotRun,
+        },
+        verdict: VerdictWord::CompileFailed,
+        finding: findings.first().filter(|f| f.severity == Severity::Error).cloned(),
+        findings,
+        compile: compiled.records.clone(),
+        check: None,
+        measurement: None,
+        execution: None,
+        cached: false,
+    }
+}
+
+fn rejected(problem: &PlanProblem) -> FindingRecord {
+    let block = problem.limit.is_some() && problem.message.starts_with("the block");
+    let code = if block { Code::BlockTooLarge } else { Code::InvalidLaunch };
+    let mut f = code.error("correctness", problem.message.clone());
+    (f.line, f.limit) = (problem.line, problem.limit.clone());
+    f
+}
+
+fn run_and_judge(
+    ctx: &Context,
+    subject: &Subject,
+    workload: &Workload,
+    target: &'static Target,
+    compiled: &Compiled,
+    plan: &ResolvedPlan,
+    result: &mut ResultRecord,
+) -> Result<Judged, EvalError> {
+    let artifact = compiled
+        .artifacts
+        .get(target.name)
+        .ok_or_else(|| EvalError::Defect(format!("no artifact for {}", target.name)))?;
+    let oracle = ctx.oracles.get(&subject.task, workload)?;
+    let key = PassKey {
+        artifact,
+        plan,
+        workload,
+        task: &subject.task,
+        precision: subject.candidate.precision,
+        target,
+        numerics: ctx.numerics,
+        backend: ctx.backend.version(),
+    };
+    if let Some(pass) = ctx.passes.and_then(|p| p.get(&key)) {
+        result.execution = Some(pass.execution);
+        result.cached = true;
+        return Ok(Judged { verdict: VerdictWord::Passed, findings: Vec::new(), check: Some(pass.check) });
+    }
+    let job = Job {
+        artifact,
+        plan,
+        target,
+        inputs: &oracle.inputs.tensors,
+        outputs: &oracle.inputs.outputs,
+        numerics: ctx.numerics,
+        schedule: FIRST,
+        max_instructions: INSTRUCTIONS.saturating_add(2 * oracle.work()),
+    };
+    let run = ctx.backend.run(&job)?;
+    result.execution = Some(run.execution.clone());
+    if let Some(judged) = stopped(&run, job.max_instructions) {
+        return Ok(judged);
+    }
+    let mut judged = judge_outputs(subject, workload, target, &oracle, &run)?;
+    if judged.verdict == VerdictWord::Passed && run.execution.warp_instructions <= REPEATED {
+        repeat(ctx, &Job { schedule: SECOND, ..job }, &run, &mut judged)?;
+    }
+    if judged.verdict == VerdictWord::Passed
+        && judged.findings.is_empty()
+        && let (Some(passes), Some(check)) = (ctx.passes, &judged.check)
+    {
+        passes.put(&key, check, &run.execution);
+    }
+    Ok(judged)
+}
+
+/// The verdict of a run that came to no good end, or met errors on its way.
+fn stopped(run: &RunOutcome, limit: u64) -> Option<Judged> {
+    let faulted = run.findings.iter().any(|f| f.severity == Severity::Error);
+    let mut findings = run.findings.clone();
+    let verdict = match &run.end {
+        RunEnd::Rejected(f) => {
+            findings.insert(0, (**f).clone());
+            VerdictWord::Rejected
+        }
+        _ if faulted => VerdictWord::Faulted,
+        RunEnd::Completed => return None,
+        RunEnd::Faulted => {
+            findings.push(
+                Code::InvalidLaunch
+                    .error("correctness", "the launch stopped with an error that the backend did not describe"),
+            );
+            VerdictWord::Faulted
+        }
+        RunEnd::LimitReached { what, .. } => {
+            let mut f = Code::InstructionLimit
+                .error("correctness", format!("the launch did not end within its limit of {limit} warp {what}"));
+            f.limit = Some(limit.to_string());
+            findings.push(f);
+            VerdictWord::TimedOut
+        }
+        RunEnd::Unsupported { what, file, line } => {
+            let mut f = Code::UnsupportedInstruction.error(
+                "correctness",
+                format!("the PTX machine cannot execute {what}; nothing is said about the kernel"),
+            );
+            (f.file, f.line) = (file.clone(), *line);
+            findings.push(f);
+            VerdictWord::Unsupported
+        }
+    };
+    Some(Judged::of(verdict, findings))
+}
+
+fn judge_outputs(
+    subject: &Subject,
+    workload: &Workload,
+    target: &Target,
+    oracle: &Oracle,
+    run: &RunOutcome,
+) -> Result<Judged, EvalError> {
+    if run.outputs.len() != oracle.outputs.len() || run.inputs.len() != oracle.inputs.tensors.len() {
+        return Err(EvalError::Defect("the backend left out a tensor".into()));
+    }
+    let mut findings = run.findings.clone();
+    let broken = guard::violations(oracle, run);
+    let mut verdict = if broken.is_empty() { VerdictWord::Passed } else { VerdictWord::Rejected };
+    findings.extend(broken);
+    let mut checks = BTreeMap::new();
+    for (expected, written) in oracle.outputs.iter().zip(&run.outputs) {
+        let limits = oracle.limits(expected, &subject.task, target.name, subject.candidate.precision, workload.format);
+        let (record, wrong) = check(expected, &limits, &written.bytes);
+        if !wrong.is_empty() && verdict == VerdictWord::Passed {
+            verdict = VerdictWord::Incorrect;
+        }
+        findings.extend(wrong);
+        checks.insert(expected.spec.name.clone(), record);
+    }
+    Ok(Judged { verdict, findings, check: Some(checks) })
+}
+
+/// Another legal order of events: its findings count, and its outputs have to be the same.
+fn repeat(ctx: &Context, job: &Job, first: &RunOutcome, judged: &mut Judged) -> Result<(), EvalError> {
+    let second = ctx.backend.run(job)?;
+    if let Some(stopped) = stopped(&second, job.max_instructions) {
+        *judged = Judged { check: None, ..stopped };
+        return Ok(());
+    }
+    let differing = first.outputs.iter().zip(&second.outputs).zip(job.outputs).find(|((a, b), _)| a.bytes != b.bytes);
+    if let Some(((a, b), spec)) = differing {
+        let size = spec.dtype.bytes() as usize;
+        let at = a.bytes.iter().zip(&b.bytes).position(|(a, b)| a != b).unwrap_or(0) / size;
+        let index = spec.index(at);
+        let mut f = if first.atomics {
+            Code::ScheduleDependent.note(
+                "correctness",
+                format!(
+                    "{} depends on the order of atomic operations; the first difference is {}{index:?}",
+                    spec.name, spec.name
+                ),
+            )
+        } else {
+            judged.verdict = VerdictWord::Faulted;
+            Code::ScheduleDependent.error(
+                "correctness",
+                format!("{} differs between two legal orders of warps and asynchronous copies: a synchronisation is missing; the first difference is {}{index:?}", spec.name, spec.name),
+            )
+        };
+        (f.tensor, f.index) = (Some(spec.name.clone()), Some(index.iter().map(|i| *i as i64).collect()));
+        judged.findings.push(f);
+    }
+    Ok(())
+}
