@@ -154,16 +154,10 @@ pub struct Instr {
 pub mod flag {
     pub const FTZ: u8 = 1;
     pub const SAT: u8 = 2;
-    pub const RELU: u8 = 4;
-    /// `.xorsign.abs`, `.NaN`: the op says.
-    pub const NAN: u8 = 8;
     /// setp: combine with the predicate in c: and, or, xor in `imm`.
     pub const COMBINE: u8 = 16;
     /// setp: the combining predicate is negated.
     pub const COMBINE_NOT: u8 = 32;
-    /// Pure: source b or c negated (predicates).
-    pub const NEG_A: u8 = 64;
-    pub const NEG_B: u8 = 128;
 }
 
 /// Comparisons of `setp`, in PTX's words.
@@ -241,8 +235,6 @@ pub struct MemOp {
     pub strong: bool,
     pub acquire: bool,
     pub release: bool,
-    /// A read-only space: stores to it are findings.
-    pub read_only: bool,
 }
 
 /// Operations of `atom` and `red`.
@@ -421,8 +413,6 @@ pub enum CallTarget {
     Indirect(RowId),
     Vprintf,
     AssertFail,
-    Malloc,
-    Free,
 }
 
 /// A call's argument or result: `.param` bytes in the caller's local frame, or a register.
@@ -493,6 +483,8 @@ pub struct Code {
     pub sides: Sides,
     /// By pc.
     pub sites: Vec<Site>,
+    /// By pc: a number for the source line; instructions without one have a number each.
+    pub lines: Vec<u32>,
     /// By pc: index into `mnemonics`.
     pub mnemonic_of: Vec<u16>,
     pub mnemonics: Vec<String>,

@@ -234,12 +234,15 @@ impl<'m> Cta<'m> {
             self.fault = Some(Fault::Finding);
         }
         let count = u64::from(lanes.count_ones().max(1));
-        if self.findings.known((kind, pc, other), count) {
+        let lines = &self.m.code.lines;
+        let key = (kind, lines[pc as usize], other.map(|o| lines[o as usize]));
+        if self.findings.known(key, count) {
             return;
         }
         let (message, place) = what(self.m);
         self.findings.add(RawFinding {
             kind,
+            key,
             pc,
             other,
             message,

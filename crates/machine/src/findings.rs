@@ -13,6 +13,7 @@ pub const MAX_FINDINGS: usize = 64;
 #[derive(Debug, Clone)]
 pub struct RawFinding {
     pub kind: FindingKind,
+    pub key: Key,
     pub pc: Pc,
     pub other: Option<Pc>,
     pub message: String,
@@ -23,8 +24,8 @@ pub struct RawFinding {
     pub count: u64,
 }
 
-/// What tells two findings apart.
-pub type Key = (FindingKind, Pc, Option<Pc>);
+/// What tells two findings apart: the kind and both source lines (see [`crate::code::Code::lines`]).
+pub type Key = (FindingKind, u32, Option<u32>);
 
 /// Findings in the order in which they were met.
 #[derive(Debug, Default)]
@@ -47,7 +48,7 @@ impl Findings {
 
     /// Adds a finding, or its count to the known one.
     pub fn add(&mut self, finding: RawFinding) {
-        let key = (finding.kind, finding.pc, finding.other);
+        let key = finding.key;
         if !self.known(key, finding.count) {
             self.index.insert(key, self.list.len());
             self.list.push(finding);

@@ -228,7 +228,6 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
         entry: p.entry,
         fills: p.fills,
         shared,
-        static_shared: p.layout.bytes,
         shared_bytes: p.shared_bytes,
         warps: threads.div_ceil(32) as usize,
         threads,

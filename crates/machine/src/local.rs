@@ -31,13 +31,6 @@ impl Local {
         self.defined.resize(words, [0; 32]);
     }
 
-    /// Forgets that anything was written from `from` on: a new frame.
-    pub fn undefine(&mut self, from: u32) {
-        for d in self.defined.iter_mut().skip(from as usize / 4) {
-            *d = [0; 32];
-        }
-    }
-
     /// Reads 1, 2, 4 or 8 bytes at an aligned offset within the memory; and whether all were defined.
     #[inline(always)]
     pub fn load(&self, lane: usize, at: u32, bytes: u32) -> (u64, bool) {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::api::{Launch, Options, Place};
-use crate::code::{Code, FunctionCode, Pc, RowId, Special};
+use crate::code::{Code, RowId, Special};
 use crate::memory::Buffer;
 
 /// A row's contents at the start of a frame, with addresses resolved for this launch.
@@ -34,7 +34,6 @@ pub struct Machine<'a> {
     /// By function.
     pub fills: Vec<Vec<(RowId, Fill)>>,
     pub shared: Vec<SharedRange>,
-    pub static_shared: u32,
     /// Static and dynamic.
     pub shared_bytes: u32,
     pub warps: usize,
@@ -60,12 +59,6 @@ impl Machine<'_> {
     /// Gives back what was not used.
     pub fn return_budget(&self, n: u64) {
         self.budget.fetch_add(n, Relaxed);
-    }
-
-    /// The function that holds an instruction.
-    pub fn function_of(&self, pc: Pc) -> &FunctionCode {
-        let at = self.code.functions.partition_point(|f| f.end <= pc);
-        &self.code.functions[at.min(self.code.functions.len() - 1)]
     }
 
     /// A place in shared memory by name.

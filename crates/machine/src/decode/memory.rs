@@ -165,7 +165,6 @@ impl Decoder<'_> {
             strong: a.strong,
             acquire: a.acquire,
             release: a.release,
-            read_only: a.space == "const",
         };
         instr.side = push(&mut self.sides.mems, side);
         Ok(instr)

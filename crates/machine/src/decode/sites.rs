@@ -16,11 +16,13 @@ pub struct SiteTable<'a> {
     module: &'a Module,
     pub mnemonics: Vec<String>,
     index: HashMap<String, u16>,
+    lines: HashMap<(Option<String>, u32), u32>,
+    next_line: u32,
 }
 
 impl<'a> SiteTable<'a> {
     pub fn new(module: &'a Module) -> SiteTable<'a> {
-        SiteTable { module, mnemonics: Vec::new(), index: HashMap::new() }
+        SiteTable { module, mnemonics: Vec::new(), index: HashMap::new(), lines: HashMap::new(), next_line: 0 }
     }
 
     /// Appends the sites of a function's instructions and of the implicit return after them.
@@ -30,11 +32,15 @@ impl<'a> SiteTable<'a> {
             let found = self.place(i);
             let loc = found.or(last);
             last = loc;
-            code.sites.push(self.site(loc, i.ptx_line, i.opcode()));
+            let site = self.site(loc, i.ptx_line, i.opcode());
+            code.lines.push(self.line(&site));
+            code.sites.push(site);
             code.mnemonic_of.push(self.mnemonic(mnemonic(i)));
         }
         let line = f.instructions.last().map_or(0, |i| i.ptx_line);
-        code.sites.push(self.site(last, line, "ret".into()));
+        let site = self.site(last, line, "ret".into());
+        code.lines.push(self.line(&site));
+        code.sites.push(site);
         code.mnemonic_of.push(self.mnemonic("ret".into()));
     }
 
@@ -51,6 +57,16 @@ impl<'a> SiteTable<'a> {
         let file = loc.and_then(|l| self.module.files.get(&l.file).cloned());
         let line = if file.is_some() { loc.map(|l| l.line) } else { None };
         Site { file, line, ptx_line, opcode }
+    }
+
+    fn line(&mut self, site: &Site) -> u32 {
+        let next = self.next_line;
+        let number = match site.line {
+            Some(line) => *self.lines.entry((site.file.clone(), line)).or_insert(next),
+            None => next,
+        };
+        self.next_line += u32::from(number == next);
+        number
     }
 
     fn mnemonic(&mut self, name: String) -> u16 {

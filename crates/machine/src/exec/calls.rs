@@ -59,10 +59,6 @@ pub fn call(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32
             }
             index
         }
-        CallTarget::Malloc | CallTarget::Free => {
-            cta.fault = Some(crate::cta::Fault::Unsupported { what: "device-side malloc".into(), pc });
-            return Step::Next;
-        }
     };
     enter(cta, w, at, op, function, pc, mask, m)
 }

@@ -464,10 +464,8 @@ fn store_shared(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u
         }
         cta.shared.mark(start, len, DEFINED);
     }
-    let mut poison = 0;
     for (e, (row, width)) in op.rows.iter().enumerate() {
         let p = w.regs.poison(*row) & m;
-        poison |= p;
         let step = e * size;
         match width {
             Width::W64 => {
