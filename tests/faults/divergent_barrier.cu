@@ -7,8 +7,8 @@
 //! block = [64]
 //! args = ["q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "softmax_scale", "S"]
 
-// A divergent barrier: three quarters of the threads stage the tile and wait for each other; the upper half of the second warp goes
-// past them to the barrier at the end. The two halves of one warp then wait at two different places.
+// A divergent barrier: three quarters of the threads stage a tile, and only those wait before they overwrite the last one. The upper
+// half of the second warp goes on to the barrier after the staging. The two halves of one warp then wait at two different places.
 
 #define WS_FORMAT WS_E4M3
 #include <warpsmith/fp8.cuh>
@@ -36,14 +36,13 @@ divergent_barrier(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     }
     float row_max = -1e30f, row_sum = 0.f;
     for (int n0 = 0; n0 < seqlen; n0 += kBlockN) {
-        if (threadIdx.x < 3 * kBlockN) {
+        if (threadIdx.x < 3 * kBlockN)
             for (int i = threadIdx.x; i < kBlockN * kGroups; i += 3 * kBlockN) {
                 const int n = i / kGroups, key = min(n0 + n, seqlen - 1);
                 smem_k[n][i % kGroups] = warpsmith::decode_f32(gmem_k[key * kGroups + i % kGroups]);
                 smem_v[n][i % kGroups] = warpsmith::decode_f32(gmem_v[key * kGroups + i % kGroups]);
             }
-            __syncthreads();  // fault: barrier_divergence
-        }
+        __syncthreads();  // fault: barrier_divergence
         for (int n = 0; n < min(kBlockN, seqlen - n0); ++n) {
             float4 dot = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
@@ -67,7 +66,7 @@ divergent_barrier(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 reg_o[i] = {fmaf(p, x.x, reg_o[i].x), fmaf(p, x.y, reg_o[i].y), fmaf(p, x.z, reg_o[i].z), fmaf(p, x.w, reg_o[i].w)};
             }
         }
-        __syncthreads();  // fault: barrier_divergence
+        if (threadIdx.x < 3 * kBlockN) __syncthreads();  // fault: barrier_divergence
     }
 
     const float descale = v_scale[head] / row_sum;

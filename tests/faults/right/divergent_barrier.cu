@@ -7,7 +7,7 @@
 //! block = [64]
 //! args = ["q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "softmax_scale", "S"]
 
-// The twin of divergent_barrier: all threads wait, whether they staged anything or not.
+// The twin of divergent_barrier: all threads wait, whether they stage anything or not.
 
 #define WS_FORMAT WS_E4M3
 #include <warpsmith/fp8.cuh>
