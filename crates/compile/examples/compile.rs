@@ -1,7 +1,7 @@
 //! Compiles CUDA sources for a target and prints what gate 1 knows of each entry.
 //!
 //! ```text
-//! cargo run -p warpsmith-compile --example compile -- CACHE_DIR sm_89 FILE.cu...
+//! cargo run -p warpsmith-compile --example compile -- CACHE_DIR 13 sm_89 FILE.cu...
 //! ```
 
 use std::path::PathBuf;
@@ -10,22 +10,17 @@ use warpsmith_compile::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let first = args.next().ok_or("expected CACHE_DIR TARGET FILE...")?;
+    let first = args.next().ok_or("expected CACHE_DIR LINE TARGET FILE...")?;
     if first == CHILD_ARG {
         child_main();
     }
     let cache_dir = PathBuf::from(first);
+    let line = args.next().as_deref().and_then(Line::parse).ok_or("expected LINE (13 or 12) TARGET FILE...")?;
     let target = args.next().ok_or("expected TARGET FILE...")?;
     let child = ChildCommand::this_program()?;
     let need = Need::of(std::slice::from_ref(&target), []);
-    let search = Search {
-        explicit: None,
-        cache_dir: cache_dir.clone(),
-        line: Line::V13,
-        allow_fetch: true,
-        need,
-        child: child.clone(),
-    };
+    let search =
+        Search { explicit: None, cache_dir: cache_dir.clone(), line, allow_fetch: true, need, child: child.clone() };
     let toolkit = find_or_fetch(&search, &mut |event| eprintln!("{event:?}"))?;
     println!("{} from {} ({})", toolkit.id, toolkit.origin, toolkit.root.display());
     let compiler = Compiler::new(toolkit, ArtifactCache::new(cache_dir.join("artifacts")), Limits::default(), child);

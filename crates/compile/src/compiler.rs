@@ -13,6 +13,8 @@ use crate::staging::Staging;
 use crate::store::ArtifactCache;
 use crate::toolkit::Toolkit;
 use crate::wmma;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Largest source.
 const MAX_SOURCE: u64 = 4 << 20;
@@ -21,6 +23,8 @@ const MAX_SOURCE: u64 = 4 << 20;
 #[derive(Debug, Clone)]
 pub struct Compiler {
     toolkit: Toolkit,
+    /// Header folders, and what links in them lead to.
+    readable: Vec<PathBuf>,
     cache: ArtifactCache,
     limits: Limits,
     child: ChildCommand,
@@ -35,7 +39,8 @@ enum Front {
 
 impl Compiler {
     pub fn new(toolkit: Toolkit, cache: ArtifactCache, limits: Limits, child: ChildCommand) -> Compiler {
-        Compiler { toolkit, cache, limits, child }
+        let readable = readable(&toolkit.include_dirs);
+        Compiler { toolkit, readable, cache, limits, child }
     }
 
     pub fn toolkit(&self) -> &Toolkit {
@@ -104,7 +109,7 @@ impl Compiler {
             let line = self.wmma_line(request, &staging)?;
             return Ok(Err(CompileFailure::WmmaLocalMemory { file: line.map(|_| request.name.clone()), line, log }));
         }
-        let ptx = ptx_text::canonicalize(&ptx, &|name| staging.canonical(name));
+        let ptx = staging.canonical_ptx(&ptx);
         let mut entries = match select_entries(request, &ptx, lowered) {
             Ok(entries) => entries,
             Err(failure) => return Ok(Err(failure)),
@@ -193,7 +198,7 @@ impl Compiler {
             mark: child::fresh_mark(),
             nvrtc: self.toolkit.nvrtc.clone(),
             builtins: self.toolkit.nvrtc_builtins.clone(),
-            readable: self.toolkit.include_dirs.clone(),
+            readable: self.readable.clone(),
             memory_bytes: self.limits.memory_bytes,
             seconds: self.limits.seconds,
             job: Job::Compile {
@@ -282,6 +287,38 @@ impl Compiler {
         }
         Ok(calls.first().map(|c| c.line))
     }
+}
+
+/// Header folders with the folders that links in them lead to: some package managers install nothing but links.
+fn readable(include_dirs: &[PathBuf]) -> Vec<PathBuf> {
+    /// A toolkit has about 2,000 headers.
+    const MAX_ENTRIES: usize = 50_000;
+    let mut found: BTreeSet<PathBuf> = include_dirs.iter().cloned().collect();
+    let mut folders: Vec<PathBuf> = include_dirs.to_vec();
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            seen += 1;
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_symlink() {
+                let Ok(real) = std::fs::canonicalize(entry.path()) else { continue };
+                if real.is_dir() {
+                    // Followed once: links in circles lead to what was found already.
+                    if found.insert(real.clone()) {
+                        folders.push(real);
+                    }
+                } else if let Some(parent) = real.parent() {
+                    found.insert(parent.to_path_buf());
+                }
+            } else if kind.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+        if seen > MAX_ENTRIES {
+            break;
+        }
+    }
+    found.into_iter().collect()
 }
 
 /// What the toolkit's own headers are warned of is nothing that a candidate could mend.

@@ -1,11 +1,6 @@
 //! Fetching with installers that misbehave: each failure has its own word, and nothing half-installed remains.
 
 use super::*;
-use crate::installer::{Client, Kind};
-
-const PINS_TEXT: &str = "version = \"13.0.88\"\n\
-    [[package]]\nname = \"fake-nvrtc\"\nversion = \"1\"\nkeep = [\"lib/libnvrtc\", \"include/\"]\nwheel.here = { bytes = 1000, sha256 = \"aa\" }\n\
-    [[package]]\nname = \"fake-ptxas\"\nversion = \"2\"\nkeep = [\"bin/ptxas\"]\nwheel.here = { bytes = 500, sha256 = \"bb\" }\n";
 
 #[test]
 fn the_committed_tables_are_whole() {
@@ -48,6 +43,11 @@ fn where_there_are_no_packages_the_message_says_what_remains() {
 mod with_fake_installers {
     use super::*;
     use crate::fakes;
+    use crate::installer::{Client, Kind};
+
+    const PINS_TEXT: &str = "version = \"13.0.88\"\n\
+    [[package]]\nname = \"fake-nvrtc\"\nversion = \"1\"\nkeep = [\"lib/libnvrtc\", \"include/\"]\nwheel.here = { bytes = 1000, sha256 = \"aa\" }\n\
+    [[package]]\nname = \"fake-ptxas\"\nversion = \"2\"\nkeep = [\"bin/ptxas\"]\nwheel.here = { bytes = 500, sha256 = \"bb\" }\n";
 
     /// What a script sees: `$target`, `$name` of the wanted package.
     const PROLOGUE: &str = "for a in \"$@\"; do case \"$previous\" in --target) target=$a;; --requirement) file=$a;; esac; previous=$a; done\n\

@@ -69,7 +69,8 @@ impl Client {
     fn command(&self, requirements: &Path, target: &Path) -> Command {
         let mut command = Command::new(&self.program);
         match self.kind {
-            Kind::Uv => command.args(["pip", "install", "--no-progress", "--color", "never"]),
+            // Copies: links would tie the toolkit to uv's own cache.
+            Kind::Uv => command.args(["pip", "install", "--no-progress", "--color", "never", "--link-mode", "copy"]),
             // A user's setting of --user does not go together with --target.
             Kind::Pip => command.args([
                 "-m",

@@ -11,9 +11,15 @@
 
 use crate::error::ToolError;
 use crate::include::Resolved;
+use crate::ptx_text;
 use crate::shims::SHIMS;
 use crate::toolkit::Toolkit;
 use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "warpsmith-";
+const RANDOM: usize = 8;
+/// Length of the folder's path, where the system's folder for temporary files leaves room for it.
+const PATH_LENGTH: usize = 96;
 
 pub(crate) struct Staging {
     folder: tempfile::TempDir,
@@ -27,8 +33,12 @@ impl Staging {
     /// Writes all files. `name` is the request's, whose folders have to exist.
     pub fn new(name: &str, resolved: &Resolved, toolkit: &Toolkit) -> Result<Staging, ToolError> {
         let temp = std::env::temp_dir();
+        // A debug build's PTX holds this path, with offsets that hang on its length: the length is the same wherever it can be.
+        let real_temp = std::fs::canonicalize(&temp).unwrap_or_else(|_| temp.clone());
+        let pad = PATH_LENGTH.saturating_sub(real_temp.to_string_lossy().len() + 1 + PREFIX.len() + RANDOM);
         let folder = tempfile::Builder::new()
-            .prefix("warpsmith-")
+            .prefix(&format!("{PREFIX}{}", "-".repeat(pad)))
+            .rand_bytes(RANDOM)
             .tempdir()
             .map_err(|e| ToolError::io("cannot make a folder in", &temp, e))?;
         let root = folder.path();
@@ -108,6 +118,22 @@ impl Staging {
             return format!("<shim>/{rest}");
         }
         name.to_owned()
+    }
+
+    /// PTX with canonical file names and, in a debug build's tables, a canonical name of the same length for this folder.
+    pub fn canonical_ptx(&self, ptx: &str) -> String {
+        // The compiler writes forty bytes to a line.
+        let bytes = |path: &str| {
+            let line = |chunk: &[u8]| {
+                let numbers: Vec<String> = chunk.iter().map(u8::to_string).collect();
+                format!(".b8 {}\n", numbers.join(","))
+            };
+            path.as_bytes().chunks(40).map(line).collect::<String>()
+        };
+        let path = self.real.to_string_lossy();
+        let stand_in = format!("<root>{}", "-".repeat(path.len().saturating_sub("<root>".len())));
+        let ptx = ptx_text::canonicalize(ptx, &|name| self.canonical(name));
+        ptx.replace(&bytes(&path), &bytes(&stand_in))
     }
 
     /// A log with canonical names in place of paths.

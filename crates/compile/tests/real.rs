@@ -172,6 +172,8 @@ fn debug_code_in_a_release_build_is_reported_and_a_debug_build_is_another_artifa
     let debug = compile(&compiler, &r).unwrap();
     assert_eq!(debug.build, BuildKind::Debug);
     assert!(debug.ptx.contains("__assertfail") && debug.ptx_sha256 != release.ptx_sha256);
+    let again = compiler.compile_anew(&r, &r.resolve().unwrap().unwrap()).unwrap().unwrap();
+    assert!(again.ptx == debug.ptx, "a debug build is the same each time too");
 }
 
 #[test]
@@ -287,7 +289,7 @@ fn limits_of_time_and_memory_hold() {
     assert!(matches!(failure, CompileFailure::Timeout { seconds: 2 } | CompileFailure::Memory { .. }), "{failure:?}");
     #[cfg(target_os = "linux")]
     {
-        let limits = Limits { seconds: 60, memory_bytes: 700 << 20, ..Limits::default() };
+        let limits = Limits { seconds: 60, memory_bytes: 400 << 20, ..Limits::default() };
         let Some(compiler) = with("limits_of_time_and_memory_hold", limits) else { return };
         let failure = compile(&compiler, &entry(request(bomb), "saxpy")).unwrap_err();
         assert!(matches!(failure, CompileFailure::Memory { .. }), "{failure:?}");
