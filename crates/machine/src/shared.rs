@@ -62,6 +62,30 @@ impl Planes {
         self.latest.resize(warps, 0);
     }
 
+    /// No other warp has made an entry since this one last heard of it.
+    #[inline(always)]
+    fn quiet(&self, who: &Accessor) -> bool {
+        let mut news = false;
+        for (u, (latest, known)) in self.latest.iter().zip(who.clock).enumerate() {
+            news |= latest > known && u != who.warp;
+        }
+        !news
+    }
+
+    /// Records whole words of 32 lanes.
+    #[inline(always)]
+    fn record_lanes(&mut self, who: &Accessor, at: &[u32; 32], words: usize) {
+        let stamp = who.clock[who.warp];
+        self.latest[who.warp] = stamp;
+        let entry = entry(who, stamp) | 15 << BYTES_SHIFT;
+        let plane = &mut self.entries[who.warp][..];
+        for a in at {
+            for n in 0..words {
+                plane[*a as usize / 4 + n] = entry;
+            }
+        }
+    }
+
     #[inline(always)]
     fn conflict(&self, who: &Accessor, first: usize, masks: impl Fn(usize) -> u64, words: usize) -> Option<(usize, usize, Pc)> {
         for (u, plane) in self.entries.iter().enumerate() {
@@ -85,7 +109,7 @@ impl Planes {
     fn record(&mut self, who: &Accessor, first: usize, masks: impl Fn(usize) -> u64, words: usize) {
         let stamp = who.clock[who.warp];
         self.latest[who.warp] = stamp;
-        let base = u64::from(stamp) << STAMP_SHIFT | u64::from(who.pc) | if who.atomic { ATOMIC } else { 0 };
+        let base = entry(who, stamp);
         for (n, entry) in self.entries[who.warp][first..first + words].iter_mut().enumerate() {
             let mask = masks(n);
             *entry = if mask == 15 || *entry >> STAMP_SHIFT != u64::from(stamp) {
@@ -96,6 +120,11 @@ impl Planes {
             };
         }
     }
+}
+
+#[inline(always)]
+fn entry(who: &Accessor, stamp: u32) -> u64 {
+    u64::from(stamp) << STAMP_SHIFT | u64::from(who.pc) | if who.atomic { ATOMIC } else { 0 }
 }
 
 /// Shared memory of the CTA that runs now.
@@ -211,6 +240,64 @@ impl Shared {
         for s in &mut self.shadow[at..at + len] {
             *s = if flight { *s | IN_FLIGHT } else { *s & !IN_FLIGHT };
         }
+    }
+
+    /// Reads `bytes` (1, 2, 4 or 8) at every lane's offset plus `step`; the caller has checked bounds.
+    #[inline(always)]
+    pub fn gather<const BYTES: usize>(&self, at: &[u32; 32], step: usize) -> [u64; 32] {
+        let mut t = [0; 32];
+        for l in 0..32 {
+            t[l] = self.load(at[l] as usize + step, BYTES);
+        }
+        t
+    }
+
+    /// Whether the bytes at every lane's offset are defined and none is in flight; `span` is a power of two up to 16 or more.
+    #[inline(always)]
+    pub fn lanes_defined(&self, at: &[u32; 32], span: usize) -> bool {
+        let mut bad = 0u64;
+        let p = self.shadow.as_ptr();
+        for a in at {
+            debug_assert!(*a as usize + span <= self.len);
+            // SAFETY: the caller has checked that offset plus span is within the shadow's length, which is `len`.
+            unsafe {
+                let p = p.add(*a as usize);
+                bad |= match span {
+                    1 => u64::from(p.read() ^ DEFINED),
+                    2 => u64::from(p.cast::<u16>().read_unaligned() ^ 0x0101),
+                    4 => u64::from(p.cast::<u32>().read_unaligned() ^ 0x0101_0101),
+                    8 => p.cast::<u64>().read_unaligned() ^ 0x0101_0101_0101_0101,
+                    _ => {
+                        let mut bad = 0;
+                        for n in 0..span / 8 {
+                            bad |= p.cast::<u64>().add(n).read_unaligned() ^ 0x0101_0101_0101_0101;
+                        }
+                        bad
+                    }
+                };
+            }
+        }
+        bad == 0
+    }
+
+    /// A read of whole words by all lanes when no other warp has written anything new; false: look at each lane.
+    #[inline(always)]
+    pub fn read_lanes(&mut self, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
+        if span % 4 != 0 || !self.writes.quiet(who) {
+            return false;
+        }
+        self.reads.record_lanes(who, at, span / 4);
+        true
+    }
+
+    /// The same for a write.
+    #[inline(always)]
+    pub fn write_lanes(&mut self, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
+        if span % 4 != 0 || !self.writes.quiet(who) || !self.reads.quiet(who) {
+            return false;
+        }
+        self.writes.record_lanes(who, at, span / 4);
+        true
     }
 
     /// A read: conflicts with writes of other warps.

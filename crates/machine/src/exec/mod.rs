@@ -6,15 +6,18 @@
 mod async_copy;
 mod atomics;
 mod calls;
+mod global_access;
 pub mod lane_convert;
 pub mod lane_float;
 pub mod lane_integer;
+mod local_access;
 mod matrix;
 mod memory;
 mod print;
 mod pure;
 mod rare;
 mod region;
+mod shared_access;
 mod tensor;
 mod undefined;
 mod warp_ops;

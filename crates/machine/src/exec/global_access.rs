@@ -1,0 +1,180 @@
+//! `ld` and `st` of global, const and parameter memory: bounds, alignment, undefined bytes.
+//!
+//! Lanes that do not take part stand at the first active lane's address. Usually all lanes are in one buffer: one look-up then.
+
+use crate::api::FindingKind;
+use crate::code::{Area, MemOp, Pc, Width};
+use crate::cta::Cta;
+use crate::exec::memory::{bad_access, note_place, put, put_poison};
+use crate::exec::rare::lanes_of;
+use crate::exec::undefined;
+use crate::memory::{Buffer, slot_of};
+use crate::warp::Warp;
+
+const ALL_DEFINED: u64 = 0x0101_0101_0101_0101;
+
+/// The buffer that holds all lanes' bytes, its slot and their offsets.
+#[inline(always)]
+fn one_buffer<'m>(buffers: &'m [Buffer], m: u32, at: &[u64; 32], span: u64) -> Option<(&'m Buffer, usize, [usize; 32])> {
+    let first = at[m.trailing_zeros() as usize & 31];
+    let (slot, offset) = slot_of(first)?;
+    let b = buffers.get(slot)?;
+    let base = first.wrapping_sub(offset as u64);
+    let mut t = [0usize; 32];
+    let mut bad = 0u64;
+    for l in 0..32 {
+        let a = if m >> l & 1 != 0 { at[l] } else { first };
+        let o = a.wrapping_sub(base);
+        // An offset beyond the buffer, or before it: as a number without sign it is huge.
+        bad |= u64::from(o > b.bytes) | u64::from(o.wrapping_add(span) > b.bytes) | o & (span - 1);
+        t[l] = o as usize;
+    }
+    (bad == 0).then_some((b, slot, t))
+}
+
+/// The first lane that is outside every buffer or misaligned, reported.
+#[cold]
+#[inline(never)]
+fn report_bad(cta: &mut Cta, w: &Warp, pc: Pc, m: u32, at: &[u64; 32], span: u64, write: bool) {
+    for l in lanes_of(m) {
+        if find(&cta.m.buffers, at[l], span).is_none() {
+            bad_access(cta, w, pc, Area::Global, at[l], span as u32, span as u32, 1 << l, write);
+            return;
+        }
+    }
+}
+
+fn find<'m>(buffers: &'m [Buffer], at: u64, span: u64) -> Option<(&'m Buffer, usize, usize)> {
+    let (slot, offset) = slot_of(at)?;
+    let b = buffers.get(slot)?;
+    (offset >= 0 && offset as u64 + span <= b.bytes && offset as u64 % span == 0).then_some((b, slot, offset as usize))
+}
+
+#[inline(always)]
+pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 32]) {
+    let size = op.bytes as usize;
+    let span = size * op.rows.len();
+    let machine = cta.m;
+    let Some((b, slot, t)) = one_buffer(machine.buffers, m, at, span as u64) else {
+        scattered_load(cta, w, op, pc, m, at);
+        return;
+    };
+    for e in 0..op.rows.len() {
+        let step = e * size;
+        let mut v = [0u64; 32];
+        match size {
+            1 => (0..32).for_each(|l| v[l] = b.data.load8(t[l] + step).into()),
+            2 => (0..32).for_each(|l| v[l] = b.data.load16(t[l] + step).into()),
+            4 => (0..32).for_each(|l| v[l] = b.data.load32(t[l] + step).into()),
+            _ => (0..32).for_each(|l| v[l] = b.data.load64(t[l] + step)),
+        }
+        put(w, op, e, &v, m);
+    }
+    let (mut poison, mut bad) = (0u32, 0u64);
+    if let Some(s) = &b.shadow {
+        let all = if size == 8 { ALL_DEFINED } else { ALL_DEFINED & ((1 << (8 * size)) - 1) };
+        for e in 0..op.rows.len() {
+            let step = e * size;
+            match size {
+                1 => (0..32).for_each(|l| bad |= u64::from(s.load8(t[l] + step)) ^ all),
+                2 => (0..32).for_each(|l| bad |= u64::from(s.load16(t[l] + step)) ^ all),
+                4 => (0..32).for_each(|l| bad |= u64::from(s.load32(t[l] + step)) ^ all),
+                _ => (0..32).for_each(|l| bad |= s.load64(t[l] + step) ^ all),
+            }
+        }
+        if bad != 0 {
+            for l in lanes_of(m) {
+                let whole = (0..op.rows.len()).all(|e| s.load(t[l] + e * size, size) == all);
+                if !whole {
+                    poison |= 1 << l;
+                    note_place(&mut cta.undefined_places, pc, || machine.global_place(slot, t[l] as i64, span as u32));
+                }
+            }
+        }
+    }
+    put_poison(w, op, poison, pc, m);
+}
+
+/// Lanes in different buffers, or a bad address among them.
+#[cold]
+#[inline(never)]
+fn scattered_load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 32]) {
+    let size = op.bytes as usize;
+    let span = (size * op.rows.len()) as u64;
+    let machine = cta.m;
+    let mut values = vec![[0u64; 32]; op.rows.len()];
+    let mut poison = 0;
+    for l in lanes_of(m) {
+        let Some((b, slot, offset)) = find(machine.buffers, at[l], span) else {
+            report_bad(cta, w, pc, m, at, span, false);
+            return;
+        };
+        let all = if size == 8 { ALL_DEFINED } else { ALL_DEFINED & ((1 << (8 * size)) - 1) };
+        for (e, v) in values.iter_mut().enumerate() {
+            v[l] = b.data.load(offset + e * size, size);
+            if b.shadow.as_ref().is_some_and(|s| s.load(offset + e * size, size) != all) {
+                poison |= 1 << l;
+                note_place(&mut cta.undefined_places, pc, || machine.global_place(slot, offset as i64, span as u32));
+            }
+        }
+    }
+    for (e, v) in values.iter().enumerate() {
+        put(w, op, e, v, m);
+    }
+    put_poison(w, op, poison, pc, m);
+}
+
+#[inline(always)]
+pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 32]) {
+    let size = op.bytes as usize;
+    let span = (size * op.rows.len()) as u64;
+    let machine = cta.m;
+    match one_buffer(machine.buffers, m, at, span) {
+        Some((b, slot, t)) => {
+            if b.read_only {
+                refuse(cta, w, pc, m, b, slot, t[0]);
+                return;
+            }
+            for l in lanes_of(m) {
+                write(w, op, b, t[l], l);
+            }
+        }
+        None => {
+            for l in lanes_of(m) {
+                let Some((b, slot, offset)) = find(machine.buffers, at[l], span) else {
+                    report_bad(cta, w, pc, m, at, span, true);
+                    return;
+                };
+                if b.read_only {
+                    refuse(cta, w, pc, 1 << l, b, slot, offset);
+                    return;
+                }
+                write(w, op, b, offset, l);
+            }
+        }
+    }
+    for (row, _) in &op.rows {
+        undefined::notes(cta, w, *row, pc, m, "the value is stored to global memory");
+    }
+}
+
+#[inline(always)]
+fn write(w: &Warp, op: &MemOp, b: &Buffer, offset: usize, l: usize) {
+    let size = op.bytes as usize;
+    for (e, (row, width)) in op.rows.iter().enumerate() {
+        let v = w.regs.lane(*row, *width == Width::W64, l);
+        b.data.store(offset + e * size, size, v);
+        if let Some(s) = &b.shadow {
+            let defined = w.regs.poison(*row) >> l & 1 == 0;
+            s.store(offset + e * size, size, if defined { ALL_DEFINED } else { 0 });
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse(cta: &mut Cta, w: &Warp, pc: Pc, lanes: u32, b: &Buffer, slot: usize, offset: usize) {
+    let place = cta.m.global_place(slot, offset as i64, 0);
+    let text = format!("a write to {} memory ({})", b.space, b.name);
+    cta.report(FindingKind::InvalidAccess, w, pc, None, lanes, true, |_| (text, place));
+}

@@ -1,0 +1,237 @@
+//! `ld.shared` and `st.shared` of 32 lanes, with the checks: bounds, alignment, undefined bytes, races, copies in flight.
+//!
+//! Lanes that do not take part stand at the first active lane's address, so that loops need no mask. An access of all lanes at
+//! consecutive addresses, or of any at one address, is checked as one range.
+
+use crate::api::FindingKind;
+use crate::code::{Area, MemOp, Pc, Width};
+use crate::cta::Cta;
+use crate::exec::memory::{bad_access, in_flight, note_place, put, put_poison, race, synchronise};
+use crate::exec::rare::lanes_of;
+use crate::memory::DEFINED;
+use crate::shared::Accessor;
+use crate::warp::Warp;
+
+/// How the lanes' addresses lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// One address for all.
+    Same,
+    /// Lane l at the first address plus l spans; all lanes active.
+    Row,
+    Any,
+}
+
+/// Offsets of all lanes, checked; None: a finding ended the run.
+#[inline(always)]
+fn offsets(cta: &mut Cta, w: &Warp, pc: Pc, m: u32, at: &[u64; 32], span: usize, write: bool) -> Option<([u32; 32], Shape)> {
+    let first = at[m.trailing_zeros() as usize & 31];
+    let limit = cta.shared.len() as u64;
+    let mut t = [0u32; 32];
+    let mut bad = 0u64;
+    let (mut row, mut same) = (0u32, 0u32);
+    for l in 0..32 {
+        let a = if m >> l & 1 != 0 { at[l] } else { first };
+        bad |= u64::from(a.wrapping_add(span as u64) > limit) | u64::from(a > limit) | a & (span as u64 - 1);
+        t[l] = a as u32;
+        row |= t[l] ^ (first as u32).wrapping_add((l * span) as u32);
+        same |= t[l] ^ first as u32;
+    }
+    if bad != 0 {
+        let wrong = |l: &usize| at[*l] % span as u64 != 0 || at[*l].saturating_add(span as u64) > limit;
+        let lane = lanes_of(m).find(wrong).unwrap_or(0);
+        bad_access(cta, w, pc, Area::Shared, at[lane], span as u32, span as u32, 1 << lane, write);
+        return None;
+    }
+    let shape = match (row == 0 && m == u32::MAX, same == 0) {
+        (true, _) => Shape::Row,
+        (_, true) => Shape::Same,
+        _ => Shape::Any,
+    };
+    Some((t, shape))
+}
+
+#[inline(always)]
+pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 32]) {
+    let span = op.bytes as usize * op.rows.len();
+    let Some((t, shape)) = offsets(cta, w, pc, m, at, span, false) else { return };
+    if op.strong {
+        synchronise(cta, w, u64::from(t[0]), op.acquire || !op.release, op.release);
+    }
+    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
+    let start = t[0] as usize;
+    let defined = match shape {
+        Shape::Same | Shape::Row => {
+            let len = if shape == Shape::Row { 32 * span } else { span };
+            let conflict = cta.shared.read(start, len, &who);
+            if let Some(c) = conflict {
+                race(cta, w, pc, c, m, false);
+            }
+            cta.shared.is_defined(start, len)
+        }
+        Shape::Any => {
+            if !cta.shared.read_lanes(&t, span, &who) {
+                for l in lanes_of(m) {
+                    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
+                    if let Some(c) = cta.shared.read(t[l] as usize, span, &who) {
+                        race(cta, w, pc, c, 1 << l, false);
+                    }
+                }
+            }
+            cta.shared.lanes_defined(&t, span)
+        }
+    };
+    for e in 0..op.rows.len() {
+        let step = e * op.bytes as usize;
+        let (row, width) = op.rows[e];
+        if op.bytes == 4 && width == Width::W32 {
+            // The usual case: no detour over 64 bits.
+            let mut v = [0u32; 32];
+            if shape == Shape::Same {
+                v = [cta.shared.load(start + step, 4) as u32; 32];
+            } else {
+                for l in 0..32 {
+                    v[l] = cta.shared.load(t[l] as usize + step, 4) as u32;
+                }
+            }
+            w.regs.put32(row, &v, m);
+            continue;
+        }
+        let v = match op.bytes {
+            1 => cta.shared.gather::<1>(&t, step),
+            2 => cta.shared.gather::<2>(&t, step),
+            4 => cta.shared.gather::<4>(&t, step),
+            _ => cta.shared.gather::<8>(&t, step),
+        };
+        put(w, op, e, &v, m);
+    }
+    if defined {
+        put_poison(w, op, 0, pc, m);
+    } else {
+        let (poison, origin) = undefined(cta, w, pc, m, &t, span);
+        put_poison(w, op, poison, origin, m);
+    }
+}
+
+/// Which lanes read undefined bytes, and where those come from; bytes in flight are findings.
+#[cold]
+#[inline(never)]
+fn undefined(cta: &mut Cta, w: &Warp, pc: Pc, m: u32, t: &[u32; 32], span: usize) -> (u32, Pc) {
+    let (mut poison, mut origin) = (0, pc);
+    for l in lanes_of(m) {
+        let start = t[l] as usize;
+        if cta.shared.in_flight(start, span) {
+            in_flight(cta, w, pc, start, span, 1 << l, false);
+        }
+        if !cta.shared.is_value_defined(start, span) {
+            poison |= 1 << l;
+            origin = cta.shared.origin_within(start, span).unwrap_or(pc);
+            let m = cta.m;
+            note_place(&mut cta.undefined_places, pc, || Some(m.shared_place(start as i64, span as u32)));
+        }
+    }
+    (poison, origin)
+}
+
+#[inline(always)]
+pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 32]) {
+    let size = op.bytes as usize;
+    let span = size * op.rows.len();
+    let Some((t, shape)) = offsets(cta, w, pc, m, at, span, true) else { return };
+    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
+    let start = t[0] as usize;
+    match shape {
+        Shape::Same | Shape::Row => {
+            let len = if shape == Shape::Row { 32 * span } else { span };
+            let conflict = cta.shared.write(start, len, &who);
+            if let Some(c) = conflict {
+                race(cta, w, pc, c, m, true);
+            }
+            if cta.shared.in_flight(start, len) {
+                in_flight(cta, w, pc, start, len, m, true);
+            }
+            cta.shared.mark(start, len, DEFINED);
+        }
+        Shape::Any => {
+            let quiet = cta.shared.write_lanes(&t, span, &who);
+            for l in lanes_of(m) {
+                let start = t[l] as usize;
+                if !quiet {
+                    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
+                    if let Some(c) = cta.shared.write(start, span, &who) {
+                        race(cta, w, pc, c, 1 << l, true);
+                    }
+                }
+                if cta.shared.in_flight(start, span) {
+                    in_flight(cta, w, pc, start, span, 1 << l, true);
+                }
+                cta.shared.mark(start, span, DEFINED);
+            }
+        }
+    }
+    for (e, (row, width)) in op.rows.iter().enumerate() {
+        let step = e * size;
+        if *width == Width::W64 {
+            let v = w.regs.r64(*row);
+            for l in lanes_of(m) {
+                cta.shared.store(t[l] as usize + step, size, v[l]);
+            }
+        } else {
+            let v = w.regs.r32(*row);
+            for l in lanes_of(m) {
+                cta.shared.store(t[l] as usize + step, size, u64::from(v[l]));
+            }
+        }
+        let p = w.regs.poison(*row) & m;
+        if p != 0 {
+            let origin = w.regs.origin(*row, pc);
+            for l in lanes_of(p) {
+                let at = t[l] as usize + step;
+                cta.shared.mark(at, size, 0);
+                cta.shared.origins.insert(at, origin);
+            }
+        }
+    }
+    if shape != Shape::Row {
+        same_byte(cta, w, op, pc, m, &t, span);
+    }
+    if op.strong {
+        synchronise(cta, w, u64::from(t[0]), op.acquire, op.release || !op.acquire);
+    }
+}
+
+/// Two lanes that write different values to one place in one instruction: which one stays is not defined.
+fn same_byte(cta: &mut Cta, w: &Warp, op: &MemOp, pc: Pc, m: u32, t: &[u32; 32], span: usize) {
+    if op.strong || m.count_ones() < 2 {
+        return;
+    }
+    // Bit sets of the addresses' low bits: distinct ones need no closer look.
+    let (mut seen, mut twice) = ([0u64; 16], false);
+    for l in lanes_of(m) {
+        let slot = (t[l] as usize / span) % 1024;
+        twice |= seen[slot / 64] >> (slot % 64) & 1 != 0;
+        seen[slot / 64] |= 1 << (slot % 64);
+    }
+    if !twice {
+        return;
+    }
+    for l in lanes_of(m) {
+        for k in lanes_of(m & u32::MAX.checked_shl(l as u32 + 1).unwrap_or(0)) {
+            let differ = op.rows.iter().any(|(row, width)| {
+                let wide = *width == Width::W64;
+                let cut = if op.bytes == 8 { u64::MAX } else { (1 << (8 * op.bytes)) - 1 };
+                (w.regs.lane(*row, wide, l) ^ w.regs.lane(*row, wide, k)) & cut != 0
+            });
+            if t[l] == t[k] && differ {
+                let lanes = 1 << l | 1 << k;
+                cta.report(FindingKind::SharedRace, w, pc, None, lanes, false, |machine| {
+                    let place = machine.shared_place(t[l].into(), span as u32);
+                    let object = place.object.clone().unwrap_or_else(|| "shared memory".into());
+                    let text = format!("lanes {l} and {k} write different values to byte {} of {object} in one instruction", place.offset);
+                    (text, Some(place))
+                });
+                return;
+            }
+        }
+    }
+}
