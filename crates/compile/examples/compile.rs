@@ -1,10 +1,13 @@
 //! Compiles CUDA sources for a target and prints what gate 1 knows of each entry.
 //!
 //! ```text
-//! cargo run -p warpsmith-compile --example compile -- CACHE_DIR 13 sm_89 FILE.cu...
+//! cargo run -p warpsmith-compile --example compile -- CACHE_DIR 13 sm_89 [-DNAME=VALUE] [-HFOLDER] FILE.cu...
 //! ```
+//!
+//! `-HFOLDER` holds headers that are included as if they were built in.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use warpsmith_compile::*;
 
@@ -24,14 +27,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let toolkit = find_or_fetch(&search, &mut |event| eprintln!("{event:?}"))?;
     println!("{} from {} ({})", toolkit.id, toolkit.origin, toolkit.root.display());
     let compiler = Compiler::new(toolkit, ArtifactCache::new(cache_dir.join("artifacts")), Limits::default(), child);
+    let (mut defines, mut headers) = (Vec::new(), BTreeMap::new());
     for file in args {
+        if let Some((name, value)) = file.strip_prefix("-D").and_then(|d| d.split_once('=')) {
+            defines.push((name.to_owned(), value.to_owned()));
+            continue;
+        }
+        if let Some(folder) = file.strip_prefix("-H") {
+            read_headers(Path::new(folder), "", &mut headers)?;
+            continue;
+        }
         let path = PathBuf::from(&file);
         let request = Request {
             name: path.file_name().and_then(|n| n.to_str()).ok_or("a file has no name")?.to_owned(),
             source: std::fs::read_to_string(&path)?,
             include_root: path.parent().map(Into::into),
-            builtin_headers: Arc::default(),
-            defines: Vec::new(),
+            builtin_headers: Arc::new(headers.clone()),
+            defines: defines.clone(),
             options: CompileOptions::default(),
             entries: Vec::new(),
             target: target.clone(),
@@ -62,6 +74,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 artifact.warnings.iter().for_each(|w| println!("  {:?}: {w}", w.kind));
             }
             Err(failure) => println!("{file}: {}: {}", failure.kind(), failure.diagnostic()),
+        }
+    }
+    Ok(())
+}
+
+fn read_headers(folder: &Path, below: &str, into: &mut BTreeMap<String, String>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = format!("{below}{}", path.file_name().unwrap_or_default().to_string_lossy());
+        if path.is_dir() {
+            read_headers(&path, &format!("{name}/"), into)?;
+        } else {
+            into.insert(name, std::fs::read_to_string(&path)?);
         }
     }
     Ok(())
