@@ -9,10 +9,9 @@ use crate::values::coordinates;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use warpsmith_machine::{
-    Arg, AsyncCopies, BufferId, Contents, Counters, End, EntryInfo, Finding, Launch, Memory, Numerics, Options,
-    Program, launch,
+    Arg, AsyncCopies, BufferId, Contents, Counters, End, EntryInfo, Finding, Launch, Memory, Options, Program, launch,
 };
-use warpsmith_num::tensor_core::Generation;
+use warpsmith_num::tensor_core::{Generation, Numerics};
 use warpsmith_spec::plan::{Parameter, ResolvedArg, ResolvedLaunch};
 use warpsmith_spec::record::{ExecutionRecord, FindingRecord, Severity};
 use warpsmith_spec::words::DType;
