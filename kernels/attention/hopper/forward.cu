@@ -34,6 +34,9 @@
 #ifndef WS_POLY
 #define WS_POLY 2
 #endif
+#ifndef WS_TRACE
+#define WS_TRACE 0
+#endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -210,6 +213,13 @@ struct Consumer {
     }
 };
 
+// Cycles of one warp of each consumer, by phase: K awaited, scores, softmax, V awaited, values and folding, all else; then the total in ns.
+#if WS_TRACE
+#define LAP(i) do { const u32 now = clock(); laps[i] += now - lap; lap = now; } while (0)
+#else
+#define LAP(i)
+#endif
+
 // What a consumer warpgroup knows of the tile of queries that it works on.
 struct Consume {
     const Params& p;
@@ -248,6 +258,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
     Ring<kQStages> q;
     u32 n = 0;   // tiles of keys so far: the position in both rings
     Work w;
+#if WS_TRACE
+    u32 laps[6] = {}, lap = clock();
+    u64 began, ended;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
+#endif
 #pragma unroll 1
     for (i32 i = 0; work_of(p, i, w); ++i) {
         const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
@@ -279,15 +294,20 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 #if WS_ORDER == 0
 #pragma unroll 1
             for (i32 t = mine - 1; t >= 0; --t, ++n) {
+                LAP(5);
                 io.wait_k(n);
+                LAP(0);
                 issue_scores(s, q_at, io.k_at(n));
                 wgmma_wait<0>();
                 pin(s);
+                LAP(1);
                 io.release_k(n);
                 softmax(t);
                 pack_probabilities(s, pr);
                 pin(pr);
+                LAP(2);
                 io.wait_vt(n);
+                LAP(3);
 #pragma unroll
                 for (i32 i = 0; i < D / 64; i += 2) {
                     float x[32], y[32];
@@ -307,6 +327,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     }
                 }
                 io.release_vt(n);
+                LAP(4);
             }
 #else
             if (mine > 0) {
@@ -366,7 +387,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 
         const i32 row1 = row0 + 8;
         const float v_scale = p.v_scale[w.b * p.vs_b + kv_head * p.vs_h];
-        const float sum0 = me.max0 == kNegInf ? 0.0f : quad_sum(me.sum0), sum1 = me.max1 == kNegInf ? 0.0f : quad_sum(me.sum1);
+        const float all0 = quad_sum(me.sum0), all1 = quad_sum(me.sum1);   // before the choice: a shuffle under a condition that differs between lanes never returns
+        const float sum0 = me.max0 == kNegInf ? 0.0f : all0, sum1 = me.max1 == kNegInf ? 0.0f : all1;
         const float f0 = sum0 > 0.0f ? v_scale / sum0 : 0.0f, f1 = sum1 > 0.0f ? v_scale / sum1 : 0.0f;
         const i64 at = (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
 #pragma unroll
@@ -380,6 +402,15 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (me.max1 * me.c + lg2(sum1) - kPShift) * kLn2 : kNegInf;
         }
     }
+#if WS_TRACE
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ended));
+    if (thread == 0) {
+        u32* to = reinterpret_cast<u32*>(p.partial) + (blockIdx.x * WGS + group) * 8;
+        for (i32 j = 0; j < 6; ++j) to[j] = laps[j];
+        to[6] = static_cast<u32>(ended - began);
+        to[7] = n;
+    }
+#endif
 }
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)

@@ -205,13 +205,22 @@ WS_DEV u32 cluster_addr(u32 addr, u32 rank) {
 }
 
 // Stores that count their bytes on a barrier of the CTA that they go to: no fence, and no barrier for the sender (9.7.9.12).
-WS_DEV void cluster_send4(u32 addr, u32 bar, float a, float b, float c, float d) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(addr), "f"(a), "f"(b), "f"(c), "f"(d), "r"(bar)
+WS_DEV void cluster_send4(u32 addr, u32 bar, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(addr), "r"(a), "r"(b), "r"(c), "r"(d), "r"(bar)
                  : "memory");
 }
 
 WS_DEV void cluster_send2(u32 addr, u32 bar, float a, float b) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(addr), "f"(a), "f"(b), "r"(bar) : "memory");
+}
+
+WS_DEV void f32_of_f16x2(u32 x, float& low, float& high) {
+    asm("{.reg .f16 l, h;\n"
+        "mov.b32 {l, h}, %2;\n"
+        "cvt.f32.f16 %0, l;\n"
+        "cvt.f32.f16 %1, h;}"
+        : "=f"(low), "=f"(high)
+        : "r"(x));
 }
 
 // ---- loads that stay above the barriers that they are written above: ptxas sinks ordinary ones to their first use ----
@@ -226,4 +235,29 @@ WS_DEV u32 load_u32(const void* p) {
     u32 x;
     asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(x) : "l"(p));
     return x;
+}
+
+// ---- warp-level products of f16 (9.7.14.4), and e4m3 pairs as f16 pairs (exact) ----
+
+WS_DEV void ldmatrix_x4(u32 (&r)[4], u32 addr) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(addr)
+                 : "memory");
+}
+
+WS_DEV void mma_f16(float* d, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Four e4m3 bytes to two f16 pairs: bytes 0 and 1, bytes 2 and 3.
+WS_DEV void f16_of_e4m3(u32 x, u32& low, u32& high) {
+    asm("{.reg .b16 l, h;\n"
+        "mov.b32 {l, h}, %2;\n"
+        "cvt.rn.f16x2.e4m3x2 %0, l;\n"
+        "cvt.rn.f16x2.e4m3x2 %1, h;}"
+        : "=r"(low), "=r"(high)
+        : "r"(x));
 }

@@ -113,8 +113,9 @@ WS_DEV float log_sum(float top, float sum) { return sum > 0.0f ? (top + lg2(sum)
 
 // A row without any key leaves max at minus infinity; its weights are whatever the exponentials gave, and are dropped.
 WS_DEV void finish_sums(State& st) {
-    st.sum0 = st.max0 == kNegInf ? 0.0f : quad_sum(st.sum0);
-    st.sum1 = st.max1 == kNegInf ? 0.0f : quad_sum(st.sum1);
+    const float sum0 = quad_sum(st.sum0), sum1 = quad_sum(st.sum1);   // before the choice: a shuffle under a condition that differs between lanes never returns
+    st.sum0 = st.max0 == kNegInf ? 0.0f : sum0;
+    st.sum1 = st.max1 == kNegInf ? 0.0f : sum1;
 }
 
 extern "C" __global__ void __launch_bounds__(WGS * 128, 1) attention_split(const __grid_constant__ Params p) {

@@ -33,8 +33,10 @@ WS_DEV void load_q(const Params& p, i32 b, const Row& r, u32 lane4, u32 (&q)[D /
     for (i32 i = 0; i < D / 16; ++i) q[2 * i + at] = r.valid ? load_u32(src + 16 * i) : 0;
 }
 
+template <u32 kThreads = 128>
 WS_DEV void load_tile(const u8* src, i64 stride, i32 first, i32 keys, u32 smem, u32 thread) {
-    constexpr u32 kChunks = D / 16, kRows = 128 / kChunks;
+    constexpr u32 kChunks = D / 16, kRows = kThreads / kChunks;
+    static_assert(KEYS % kRows == 0, "every pass of the threads loads whole rows of the tile");
     const u32 chunk = thread % kChunks;
     const u32 half = D > 128 ? (chunk >> 3) * (KEYS * 128) : 0;
 #pragma unroll

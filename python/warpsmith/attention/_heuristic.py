@@ -68,23 +68,47 @@ def choose_split(s, keys=None, wgs=None, stages=None, poly=2):
 
 
 def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=2, trace=0, sms=SMS):
-    """One tile of keys for each warpgroup of a cluster. None where it does not fit."""
-    tiles = ceil_div(s.group * s.Sq, 64) * s.Hkv * s.B
-    parts = 4 if s.D < 256 else 8
-    ctas = ctas or (1 if s.D == 64 and tiles * 2 > sms else 2 if s.D < 256 else 8)
-    wgs = wgs or parts // ctas
-    keys = keys or (64 if s.D == 256 or s.Sk <= 64 * ctas * wgs else 128)
-    if not s.plain or s.Sk > keys * wgs * ctas or s.D // 16 % (wgs * ctas):
+    """One tile of keys for each CTA of a cluster. None where it does not fit."""
+    keys = keys or (64 if s.D == 256 else 128)
+    ctas = ctas or next((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), 8)
+    rows = s.group * s.Sq
+    # As few rows to a CTA as still let all CTAs run at once: the fewer, the shorter the chain.
+    wgs = wgs or next((n for n in (1, 2, 4) if ceil_div(rows, 64 * n) * ctas * s.Hkv * s.B <= sms), 4)
+    if not s.plain or s.Sk > keys * ctas or s.D // 16 % ctas or keys % (128 * wgs * 16 // s.D):
         return None
-    chunks = s.D // 16 // (wgs * ctas)
-    shared = wgs * (3 * keys * s.D + wgs * ctas * (chunks * 4096 + 512)) + 64
+    shared = 3 * keys * s.D + wgs * (s.D // 16 * 2048 + ctas * 512) + 64
     if shared > 232448:
         return None
     defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WGS=wgs, WS_CTAS=ctas, WS_CAUSAL=int(s.causal), WS_GROUPED=int(s.group > 1), WS_POLY=poly)
     if trace:
         defines["WS_TRACE"] = 1
-    grid = (ceil_div(s.group * s.Sq, 64) * ctas, s.Hkv, s.B)
+    grid = (ceil_div(rows, 64 * wgs) * ctas, s.Hkv, s.B)
     return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
+
+
+DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 3)}   # keys of a tile, warps, stages
+
+
+def choose_decode(s, keys=None, warps=None, stages=None, sms=SMS):
+    """At most 16 packed rows over long caches. None for more rows."""
+    k, w, n = DECODE[s.D]
+    keys, warps, stages = keys or k, warps or w, stages or n
+    rows = s.group * s.Sq
+    if rows > 16:
+        return None
+    per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv
+    total = per_unit * units
+    share = ceil_div(total, sms)
+    if per_unit <= 2 * warps and units <= sms:
+        share = max(share, per_unit)   # splitting a unit that small costs more than it saves
+    ctas = ceil_div(total, share)
+    defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=8 if rows <= 8 else 16, WS_CAUSAL=int(s.causal))
+    shared = warps * stages * 2 * keys * s.D + warps * 64 + warps * 8 * min(s.D, 128) * 4 + 16
+    if shared > 232448:
+        return None
+    partial = 2 * ctas * (2 * ((rows + 1) & ~1) + rows * s.D)
+    return Choice("decode", tuple(defines.items()), (ctas, 1, 1), warps * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=share, total_tiles=total,
+                  partial_floats=partial, units=units)
 
 
 STREAM = {64: (128, 3, 4), 128: (64, 3, 4), 256: (64, 2, 3)}   # keys of a tile, warpgroups, stages
@@ -113,21 +137,26 @@ def forward_shared(D, wgs):
     return stages[0] * 64 * wgs * D + sum(stages[1:]) * 128 * D + 256
 
 
-def choose_forward(s, wgs=None, order=None, poly=None, sms=SMS, persistent=True, l2_bytes=24 << 20):
+def choose_forward(s, wgs=None, order=None, poly=None, sms=SMS, persistent=True, l2_bytes=24 << 20, trace=0):
     """Many queries over many keys."""
     f = FORWARD[s.D]
     wgs, order, poly = wgs or f["wgs"], f["order"] if order is None else order, f["poly"] if poly is None else poly
     row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = row_tiles * s.Hq * s.B
     section = max(1, min(s.Hq * s.B, l2_bytes // max(1, 2 * s.Sk * s.D))) if s.causal else 1
-    defines = tuple(dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_ORDER=order, WS_POLY=poly).items())
-    return Choice("forward", defines, (min(tiles, sms) if persistent else tiles, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs),
-                  row_tiles=row_tiles, section=section)
+    defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_ORDER=order, WS_POLY=poly)
+    if trace:
+        defines["WS_TRACE"] = 1
+    ctas = min(tiles, sms) if persistent else tiles
+    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs),
+                  row_tiles=row_tiles, section=section, partial_floats=trace and ctas * wgs * 8)
 
 
 def choose(s):
     """The kernel that we would run."""
     rows = s.group * s.Sq
+    if rows <= 16:
+        return choose_decode(s)
     tiny = choose_tiny(s)
     if tiny and tiny.grid[0] * tiny.grid[1] * tiny.grid[2] <= SMS:
         return tiny

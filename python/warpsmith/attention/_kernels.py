@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import _driver
 
-ENTRIES = {"tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward"}
+ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward"}
 _lock = threading.Lock()
 _loaded = {}
 
