@@ -49,6 +49,11 @@ pub enum ToolError {
     #[error("the toolkit in {} does not work: {why}. Name another with --toolkit DIR, or remove it (warpsmith cache clean)", path.display())]
     BrokenToolkit { path: PathBuf, why: String },
 
+    #[error(
+        "the fetched CUDA compiler does not work: {why}. Nothing of it was kept. Run again, or name a toolkit with --toolkit DIR"
+    )]
+    FetchedBroken { why: String },
+
     #[error("cannot run {}: {why}", path.display())]
     Spawn { path: PathBuf, why: String },
 
@@ -82,6 +87,7 @@ impl ToolError {
             ToolError::Installer { .. } => "installer-failed",
             ToolError::Locked { .. } => "toolkit-locked",
             ToolError::BrokenToolkit { .. } => "broken-toolkit",
+            ToolError::FetchedBroken { .. } => "fetched-toolkit-broken",
             ToolError::Spawn { .. } => "cannot-run",
             ToolError::Child { .. } => "compiler-process",
             ToolError::Io { .. } => "io",

@@ -126,8 +126,10 @@ pub(crate) fn fetch_with(
     let clients = clients()?;
     let folder = search.cache_dir.join("toolkits");
     std::fs::create_dir_all(&folder).map_err(|e| ToolError::io("cannot make", &folder, e))?;
-    let _lock = lock(&folder.join(".lock"), progress)?;
-    sweep(&folder);
+    let lock = lock(&folder.join(".lock"), progress)?;
+    if lock.is_some() {
+        sweep(&folder);
+    }
     let place = folder.join(format!("cuda-{}-{}", pins.version, &hash[..8]));
     let check = |at: &Path| {
         let any = Search { need: Default::default(), line: Line::V13, ..search.clone() };
@@ -183,8 +185,14 @@ pub(crate) fn fetch_with(
         make(&scratch)?;
         progress(FetchEvent::PackageDone { index });
     }
-    check(&target)?;
-    std::fs::rename(&target, &place).map_err(|e| ToolError::io("cannot put the toolkit in its place", &place, e))?;
+    check(&target).map_err(|e| match e {
+        ToolError::BrokenToolkit { why, .. } => ToolError::FetchedBroken { why },
+        e => e,
+    })?;
+    if let Err(e) = std::fs::rename(&target, &place) {
+        // Where there are no locks another process may have been faster: then its toolkit is as good.
+        check(&place).map_err(|_| ToolError::io("cannot put the toolkit in its place", &place, e))?;
+    }
     let toolkit = fits(search, check(&place)?)?;
     progress(FetchEvent::Done { id: toolkit.id.clone(), root: place });
     Ok(toolkit)
@@ -201,7 +209,7 @@ fn fits(search: &Search, toolkit: Toolkit) -> Result<Toolkit, ToolError> {
     }
 }
 
-fn lock(path: &Path, progress: &mut dyn FnMut(FetchEvent)) -> Result<File, ToolError> {
+fn lock(path: &Path, progress: &mut dyn FnMut(FetchEvent)) -> Result<Option<File>, ToolError> {
     let file = File::options()
         .create(true)
         .truncate(false)
@@ -212,7 +220,7 @@ fn lock(path: &Path, progress: &mut dyn FnMut(FetchEvent)) -> Result<File, ToolE
     let mut told = false;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok(Some(file)),
             Err(TryLockError::WouldBlock) => {
                 if !told {
                     progress(FetchEvent::Waiting);
@@ -224,7 +232,7 @@ fn lock(path: &Path, progress: &mut dyn FnMut(FetchEvent)) -> Result<File, ToolE
                 std::thread::sleep(Duration::from_millis(200));
             }
             // Some network file systems know no locks; the rename at the end still lets only whole toolkits appear.
-            Err(TryLockError::Error(_)) => return Ok(file),
+            Err(TryLockError::Error(_)) => return Ok(None),
         }
     }
 }

@@ -153,7 +153,7 @@ mod with_fake_installers {
             ("echo 'a traceback' >&2; exit 1", "installer-failed"),
             ("kill -9 $$", "installer-failed"),
             // It says that all went well, but what it installed is no toolkit.
-            ("exit 0", "broken-toolkit"),
+            ("exit 0", "fetched-toolkit-broken"),
         ];
         for (body, code) in rows {
             let scene = Scene::new(&[(Kind::Pip, &format!("{half}{body}"))]);

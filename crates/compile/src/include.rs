@@ -35,11 +35,15 @@ pub struct Resolved {
     pub files: Vec<IncludedFile>,
 }
 
-/// Whether a name is relative, has no `.`, `..` or empty part, and no character that a path or an option could misread.
+/// Names that the compiler's working folder keeps for itself.
+const RESERVED: [&str; 4] = [".toolkit", ".builtin", ".shim", ".kernel."];
+
+/// Whether a name is relative, has no `.`, `..` or empty part, and no character that a path or a PTX string could misread.
 pub(crate) fn is_canonical(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 512
-        && name.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.starts_with('-'))
+        && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
+        && !RESERVED.iter().any(|r| name.starts_with(r))
         && !name.contains(['\\', ':', '"', '<', '>', '|', '?', '*'])
         && !name.chars().any(char::is_control)
 }
@@ -202,7 +206,7 @@ fn find(
     match read_inside(root, &relative)? {
         Some(text) => {
             if !is_canonical(&relative) {
-                return Err("its name has characters, or a leading dot, that a candidate's file may not have".into());
+                return Err("its name has characters that a candidate's file may not have".into());
             }
             Ok(Some((Origin::Candidate(relative), Some(text))))
         }

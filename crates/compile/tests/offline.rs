@@ -233,7 +233,8 @@ fn includes_that_are_none_of_a_candidates_business_are_refused_with_their_line()
     std::fs::write(d.join("many.cuh"), (0..300).map(|i| format!("#include \"sub/{i}.h\"\n")).collect::<String>())
         .unwrap();
     (0..300).for_each(|i| std::fs::write(d.join(format!("sub/{i}.h")), "").unwrap());
-    std::fs::write(d.join(".hidden.h"), "").unwrap();
+    std::fs::create_dir(d.join(".shim")).unwrap();
+    std::fs::write(d.join(".shim/x.h"), "").unwrap();
     let rows = [
         ("#include \"/etc/passwd\"", "absolute", "mine.cu", 2),
         ("#include </etc/passwd>", "absolute", "mine.cu", 2),
@@ -246,7 +247,7 @@ fn includes_that_are_none_of_a_candidates_business_are_refused_with_their_line()
         ("#include \"huge.cuh\"", "more than 4 MiB", "mine.cu", 2),
         ("#include \"many.cuh\"", "more than 256 files", "many.cuh", 256),
         ("#include \"sub\"", "no plain file", "mine.cu", 2),
-        ("#include \".hidden.h\"", "leading dot", "mine.cu", 2),
+        ("#include \".shim/x.h\"", "characters", "mine.cu", 2),
         ("#include HEADER", "macro", "mine.cu", 2),
         ("#include", "macro", "mine.cu", 2),
         ("#include_next <x.h>", "not allowed", "mine.cu", 2),
