@@ -85,8 +85,16 @@ pub type LaneFn = fn(u64, u64, u64, u64) -> u64;
 /// Which family of handlers runs an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Lane-wise, no memory, no control: operands in d, a, b, c.
-    Pure,
+    /// Lane-wise, no memory, no control: operands in d, a, b, c. 32-bit integers and predicates.
+    Ints,
+    /// Lane-wise: 64-bit integers.
+    Wides,
+    /// Lane-wise: f32.
+    Floats,
+    /// Lane-wise: conversions and packing.
+    Converts,
+    /// Lane-wise: all else.
+    Rare,
     Memory,
     Control,
     /// Needs the lanes of a warp, or of several, together.
@@ -109,19 +117,25 @@ macro_rules! ops {
 }
 
 ops! {
-    Pure {
-        Nop, Mov32, Mov64, MovPred, Lane,
-        Add32, Sub32, MulLo32, MadLo32, MulWideS32, MulWideU32, MadWideS32, MadWideU32, MulHiU32, MulHiS32,
-        MinS32, MaxS32, MinU32, MaxU32, And32, Or32, Xor32, Not32, Neg32, Shl32, ShrU32, ShrS32, Shl16, ShrU16, ShrS16,
-        Add16, Sub16, MulLo16, Lop3, Prmt, Bfe32, ShfWrapL, ShfWrapR,
-        Add64, Sub64, MulLo64, MadLo64, And64, Or64, Xor64, Not64, Shl64, ShrU64, ShrS64, MinS64, MaxS64, MinU64, MaxU64,
-        AddF32, SubF32, MulF32, FmaF32, DivF32, MinF32, MaxF32, NegF32, AbsF32, Ex2F32, RcpF32, SqrtF32, RsqrtF32,
-        SetpS32, SetpU32, SetpF32, SetpS16, SetpU16, SetpS64, SetpU64, SetpLane, SetLane, Carry, Bfi, PackMany, UnpackMany,
-        Selp32, Selp64, AndPred, OrPred, XorPred, NotPred,
-        CvtU64U32, CvtS64S32, CvtLow16, CvtLow32, CvtF32S32, CvtF32U32, CvtF32F16, CvtF16F32, CvtF16x2F32, CvtBf16x2F32,
-        CvtF16x2E4m3x2, CvtE4m3x2F32,
-        Pack2x16, Unpack2x16, Pack2x32, Unpack2x32, 
+    Ints {
+        Nop, Mov32, MovPred, Add32, Sub32, MulLo32, MadLo32, MulHiU32, MulHiS32, MinS32, MaxS32, MinU32,
+        MaxU32, And32, Or32, Xor32, Not32, Neg32, Shl32, ShrU32, ShrS32, Shl16, ShrU16, ShrS16, Add16, Sub16,
+        MulLo16, Lop3, Prmt, Bfe32, ShfWrapL, ShfWrapR, SetpS32, SetpU32, SetpS16, Selp32, AndPred, OrPred,
+        XorPred, NotPred, SetpU16,
     }
+    Wides {
+        Mov64, MulWideS32, MulWideU32, MadWideS32, MadWideU32, Add64, Sub64, MulLo64, MadLo64, And64, Or64,
+        Xor64, Not64, Shl64, ShrU64, ShrS64, MinS64, MaxS64, MinU64, MaxU64, SetpS64, SetpU64, Selp64,
+    }
+    Floats {
+        AddF32, SubF32, MulF32, FmaF32, DivF32, MinF32, MaxF32, NegF32, AbsF32, Ex2F32, RcpF32, SqrtF32,
+        RsqrtF32, SetpF32,
+    }
+    Converts {
+        CvtU64U32, CvtS64S32, CvtLow32, CvtLow16, CvtF32S32, CvtF32U32, CvtF32F16, CvtF16F32, CvtF16x2F32,
+        CvtBf16x2F32, CvtF16x2E4m3x2, CvtE4m3x2F32, Pack2x16, Pack2x32, Unpack2x16, Unpack2x32,
+    }
+    Rare { Lane, Bfi, SetpLane, SetLane, Carry, PackMany, UnpackMany }
     Memory { Clock, Load, Store, Atom, CpAsync, CpAsyncCommit, CpAsyncWait, Prefetch }
     Control { Bra, BraIndex, Call, Ret, Exit, Trap, Fence, Sleep, Unsupported }
     Warp { Shfl, Vote, Match, Redux, ActiveMask, Elect, BarWarp, Barrier, Mma, MovMatrix, LoadMatrix, StoreMatrix, WmmaLoad, WmmaStore }

@@ -99,25 +99,13 @@ impl Registers {
     #[inline(always)]
     pub fn put32(&mut self, row: RowId, values: &[u32; 32], mask: u32) {
         let d = self.m32(row);
-        if mask == u32::MAX {
-            *d = *values;
-        } else {
-            for lane in 0..32 {
-                d[lane] = if mask >> lane & 1 != 0 { values[lane] } else { d[lane] };
-            }
-        }
+        if mask == u32::MAX { *d = *values } else { blend32(d, values, mask) }
     }
 
     #[inline(always)]
     pub fn put64(&mut self, row: RowId, values: &[u64; 32], mask: u32) {
         let d = self.m64(row);
-        if mask == u32::MAX {
-            *d = *values;
-        } else {
-            for lane in 0..32 {
-                d[lane] = if mask >> lane & 1 != 0 { values[lane] } else { d[lane] };
-            }
-        }
+        if mask == u32::MAX { *d = *values } else { blend64(d, values, mask) }
     }
 
     #[inline(always)]
@@ -161,6 +149,21 @@ impl Registers {
             NEVER_WRITTEN => here,
             pc => pc,
         }
+    }
+}
+
+/// PERF: out of line, so that the many loops that end in a row's write stay small.
+#[inline(never)]
+fn blend32(d: &mut [u32; 32], values: &[u32; 32], mask: u32) {
+    for lane in 0..32 {
+        d[lane] = if mask >> lane & 1 != 0 { values[lane] } else { d[lane] };
+    }
+}
+
+#[inline(never)]
+fn blend64(d: &mut [u64; 32], values: &[u64; 32], mask: u32) {
+    for lane in 0..32 {
+        d[lane] = if mask >> lane & 1 != 0 { values[lane] } else { d[lane] };
     }
 }
 

@@ -45,6 +45,41 @@ struct Planes {
     entries: Vec<Vec<u64>>,
     /// The latest interval in which a warp made an entry.
     latest: Vec<u32>,
+    /// Words that each warp's entries of its last intervals lie in.
+    recent: Vec<Recent>,
+}
+
+/// The words of a warp's last intervals, and of all earlier ones together: most accesses of other warps are elsewhere.
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    /// (interval, first word, last word), the latest first.
+    spans: [(u32, u32, u32); 3],
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent { spans: [(0, u32::MAX, 0); 3] }
+    }
+}
+
+impl Recent {
+    #[inline(always)]
+    fn add(&mut self, stamp: u32, first: usize, last: usize) {
+        let (first, last) = (first as u32, last as u32);
+        if self.spans[0].0 != stamp {
+            let [a, b, c] = self.spans;
+            self.spans = [(stamp, first, last), a, (b.0.max(c.0), b.1.min(c.1), b.2.max(c.2))];
+        } else {
+            let s = &mut self.spans[0];
+            (s.1, s.2) = (s.1.min(first), s.2.max(last));
+        }
+    }
+
+    /// Whether an entry newer than `known` may lie in the words.
+    #[inline(always)]
+    fn touches(&self, known: u32, first: usize, last: usize) -> bool {
+        self.spans.iter().any(|s| s.0 > known && s.1 as usize <= last && first <= s.2 as usize)
+    }
 }
 
 impl Planes {
@@ -60,23 +95,27 @@ impl Planes {
         }
         self.latest.clear();
         self.latest.resize(warps, 0);
+        self.recent.clear();
+        self.recent.resize(warps, Recent::default());
     }
 
-    /// No other warp has made an entry since this one last heard of it.
+    /// No other warp has made an entry in these words since this one last heard of it.
     #[inline(always)]
-    fn quiet(&self, who: &Accessor) -> bool {
-        let mut news = false;
+    fn quiet(&self, who: &Accessor, first: usize, last: usize) -> bool {
         for (u, (latest, known)) in self.latest.iter().zip(who.clock).enumerate() {
-            news |= latest > known && u != who.warp;
+            if latest > known && u != who.warp && self.recent[u].touches(*known, first, last) {
+                return false;
+            }
         }
-        !news
+        true
     }
 
     /// Records whole words of 32 lanes.
     #[inline(always)]
-    fn record_lanes(&mut self, who: &Accessor, at: &[u32; 32], words: usize) {
+    fn record_lanes(&mut self, who: &Accessor, at: &[u32; 32], words: usize, first: usize, last: usize) {
         let stamp = who.clock[who.warp];
         self.latest[who.warp] = stamp;
+        self.recent[who.warp].add(stamp, first, last);
         let entry = entry(who, stamp) | 15 << BYTES_SHIFT;
         let plane = &mut self.entries[who.warp][..];
         for a in at {
@@ -89,7 +128,7 @@ impl Planes {
     #[inline(always)]
     fn conflict(&self, who: &Accessor, first: usize, masks: impl Fn(usize) -> u64, words: usize) -> Option<(usize, usize, Pc)> {
         for (u, plane) in self.entries.iter().enumerate() {
-            if u == who.warp || self.latest[u] <= who.clock[u] {
+            if u == who.warp || self.latest[u] <= who.clock[u] || !self.recent[u].touches(who.clock[u], first, first + words - 1) {
                 continue;
             }
             let known = u64::from(who.clock[u]);
@@ -109,6 +148,7 @@ impl Planes {
     fn record(&mut self, who: &Accessor, first: usize, masks: impl Fn(usize) -> u64, words: usize) {
         let stamp = who.clock[who.warp];
         self.latest[who.warp] = stamp;
+        self.recent[who.warp].add(stamp, first, first + words - 1);
         let base = entry(who, stamp);
         for (n, entry) in self.entries[who.warp][first..first + words].iter_mut().enumerate() {
             let mask = masks(n);
@@ -283,20 +323,22 @@ impl Shared {
     /// A read of whole words by all lanes when no other warp has written anything new; false: look at each lane.
     #[inline(always)]
     pub fn read_lanes(&mut self, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
-        if span % 4 != 0 || !self.writes.quiet(who) {
+        let (first, last) = words_of(at, span);
+        if span % 4 != 0 || !self.writes.quiet(who, first, last) {
             return false;
         }
-        self.reads.record_lanes(who, at, span / 4);
+        self.reads.record_lanes(who, at, span / 4, first, last);
         true
     }
 
     /// The same for a write.
     #[inline(always)]
     pub fn write_lanes(&mut self, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
-        if span % 4 != 0 || !self.writes.quiet(who) || !self.reads.quiet(who) {
+        let (first, last) = words_of(at, span);
+        if span % 4 != 0 || !self.writes.quiet(who, first, last) || !self.reads.quiet(who, first, last) {
             return false;
         }
-        self.writes.record_lanes(who, at, span / 4);
+        self.writes.record_lanes(who, at, span / 4, first, last);
         true
     }
 
@@ -335,6 +377,17 @@ impl Shared {
         let found = write.or_else(|| self.reads.conflict(who, first, masks, words).map(|f| (f, false)));
         found.map(|((warp, word, pc), write)| Conflict { warp, pc, write, at: word * 4 })
     }
+}
+
+/// The first and the last word that the lanes touch.
+#[inline(always)]
+fn words_of(at: &[u32; 32], span: usize) -> (usize, usize) {
+    let (mut low, mut high) = (u32::MAX, 0);
+    for a in at {
+        low = low.min(*a);
+        high = high.max(*a);
+    }
+    (low as usize / 4, (high as usize + span - 1) / 4)
 }
 
 /// Which bytes of a word the range covers.

@@ -8,6 +8,7 @@ use crate::api::{FindingKind, Place};
 use crate::code::{AddressOperand, Area, Instr, MemOp, Pc, Width};
 use crate::cta::Cta;
 use crate::exec::rare::lanes_of;
+use crate::exec::rows::versions;
 use crate::exec::{global_access, local_access, shared_access, undefined};
 use crate::memory::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, slot_of};
 use crate::shared::Conflict;
@@ -159,8 +160,18 @@ pub fn note_place(places: &mut HashMap<Pc, Place>, pc: Pc, place: impl FnOnce() 
     }
 }
 
+versions! {
+    /// `ld` of the active lanes.
+    fn load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) = load_body
+}
+
+versions! {
+    /// `st` of the active lanes.
+    fn store(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) = store_body
+}
+
 #[inline(always)]
-pub fn load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
+fn load_body(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
     let op = &cta.m.code.sides.mems[i.side as usize];
     if address_undefined(cta, w, &op.address, pc, m) {
         return;
@@ -185,7 +196,7 @@ pub fn load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
 }
 
 #[inline(always)]
-pub fn store(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
+fn store_body(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
     let op = &cta.m.code.sides.mems[i.side as usize];
     if address_undefined(cta, w, &op.address, pc, m) {
         return;

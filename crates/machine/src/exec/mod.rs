@@ -1,12 +1,15 @@
 //! The interpreter's loop: picks a group of lanes, runs it instruction by instruction, hands families to their modules.
 //!
-//! On x86-64 the loop exists twice: for any CPU, and with AVX2, FMA, F16C and BMI2, chosen at run time. All that is to be
-//! vectorised is inlined into it.
+//! On x86-64 the lane-wise families and the accesses to memory exist twice: for any CPU, and with AVX2, FMA, F16C and BMI2,
+//! chosen at run time (see `rows::versions`).
 
 mod async_copy;
 mod atomics;
 mod calls;
+mod converts;
+mod floats;
 mod global_access;
+mod ints;
 pub mod lane_convert;
 pub mod lane_float;
 pub mod lane_integer;
@@ -14,18 +17,19 @@ mod local_access;
 mod matrix;
 mod memory;
 mod print;
-mod pure;
 mod rare;
 mod region;
+mod rows;
 mod shared_access;
 mod tensor;
 mod undefined;
 mod warp_ops;
+mod wides;
 
 pub use calls::FUNCTION_HANDLES;
 
 use crate::api::FindingKind;
-use crate::code::{ALWAYS, Class, Instr, Op, Pc};
+use crate::code::{ALWAYS, Class, Code, Instr, Op, Pc};
 use crate::cta::{Cta, Fault};
 use crate::warp::{Group, Pause, State, Warp};
 
@@ -54,21 +58,31 @@ pub fn run_warp(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
                 && is_x86_feature_detected!("popcnt")
         });
         if wide {
-            // SAFETY: the features were detected.
-            return unsafe { run_wide(cta, w, left) };
+            return run_groups::<true>(cta, w, left);
         }
     }
-    run_generic(cta, w, left)
+    run_groups::<false>(cta, w, left)
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
-fn run_wide(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
-    run_generic(cta, w, left)
-}
-
+/// A lane-wise instruction: first which lanes of the result are undefined, then the values.
 #[inline(always)]
-fn run_generic(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
+fn lane_wise<const WIDE: bool>(w: &mut Warp, i: &Instr, pc: Pc, m: u32, code: &Code) {
+    if undefined::sources(&w.regs, i) & m != 0 || undefined::special(i.op) {
+        undefined::pure(w, i, m, pc, &code.sides);
+    } else {
+        w.regs.define(i.d, m);
+        w.regs.define(i.d2, m);
+    }
+    match i.class {
+        Class::Ints => ints::run::<WIDE>(&mut w.regs, i, m),
+        Class::Floats => floats::run::<WIDE>(&mut w.regs, i, m),
+        Class::Wides => wides::run::<WIDE>(&mut w.regs, i, m),
+        Class::Converts => converts::run::<WIDE>(&mut w.regs, i, m),
+        _ => rare::run(&mut w.regs, i, m, &code.sides),
+    }
+}
+
+fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
     let code = cta.m.code;
     loop {
         let Some(at) = w.schedule() else {
@@ -102,15 +116,9 @@ fn run_generic(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
                 m &= if i.guard_negated { !p } else { p };
             }
             let step = match i.class {
-                Class::Pure => {
+                Class::Ints | Class::Wides | Class::Floats | Class::Converts | Class::Rare => {
                     if m != 0 {
-                        if undefined::sources(&w.regs, i) & m != 0 || undefined::special(i.op) {
-                            undefined::pure(w, i, m, pc, &code.sides);
-                        } else {
-                            w.regs.define(i.d, m);
-                            w.regs.define(i.d2, m);
-                        }
-                        pure::run(&mut w.regs, i, m, &code.sides);
+                        lane_wise::<WIDE>(w, i, pc, m, code);
                     }
                     pc += 1;
                     if pc >= stop {
@@ -121,7 +129,7 @@ fn run_generic(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
                 }
                 Class::Memory => {
                     if m != 0 {
-                        memory_step(cta, w, i, pc, m)
+                        memory_step::<WIDE>(cta, w, i, pc, m)
                     } else {
                         Step::Next
                     }
@@ -183,10 +191,10 @@ fn idle(w: &mut Warp) -> Pause {
 }
 
 #[inline(always)]
-fn memory_step(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) -> Step {
+fn memory_step<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) -> Step {
     match i.op {
-        Op::Load => memory::load(cta, w, i, pc, m),
-        Op::Store => memory::store(cta, w, i, pc, m),
+        Op::Load => memory::load::<WIDE>(cta, w, i, pc, m),
+        Op::Store => memory::store::<WIDE>(cta, w, i, pc, m),
         Op::Atom => atomics::atomic(cta, w, i, pc, m),
         Op::CpAsync => async_copy::issue(cta, w, i, pc, m),
         Op::CpAsyncCommit => async_copy::commit(w, m),

@@ -1,10 +1,11 @@
-//! Lane-wise instructions that are seldom met: comparisons of rare types, `set`, carries, packing of many pieces, clocks.
+//! Lane-wise instructions that are seldom met, run lane by lane: functions of one lane, comparisons of rare types, `set`, carries, packing of many pieces, clocks.
 
 use warpsmith_num::format::Format;
 use warpsmith_ptx::ast::Ty;
 
 use crate::code::{CARRY, Cmp, CompareOp, Instr, Op, RowId, Sides, Width, flag};
-use crate::exec::pure::set_predicates;
+use crate::exec::lane_integer;
+use crate::exec::rows::set_predicates;
 use crate::registers::Registers;
 
 /// Computes each active lane's value and writes them as a row of the given width.
@@ -37,9 +38,17 @@ pub fn lanes_of(m: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The rest of class `Pure`.
+/// Runs one instruction of this family on the lanes of `m`.
 pub fn run(r: &mut Registers, i: &Instr, m: u32, sides: &Sides) {
     match i.op {
+        Op::Lane => lanes(r, i, m, sides),
+        Op::Bfi => {
+            let wide = i.imm == 8;
+            each_lane(r, m, i.d, if wide { Width::W64 } else { Width::W32 }, |r, l| {
+                let (a, b) = (r.lane(i.a, wide, l), r.lane(i.b, wide, l));
+                lane_integer::bfi(a, b, r.r32(i.c)[l], r.r32(i.side)[l], if wide { 64 } else { 32 })
+            });
+        }
         Op::SetpLane => {
             let op = &sides.compares[i.side as usize];
             let results: Vec<(bool, bool)> = (0..32).map(|l| compare_lane(r, i, op, l)).collect();
@@ -97,6 +106,19 @@ pub fn run(r: &mut Registers, i: &Instr, m: u32, sides: &Sides) {
         // Anything else belongs to another class and never comes here.
         _ => {}
     }
+}
+
+fn lanes(r: &mut Registers, i: &Instr, m: u32, sides: &Sides) {
+    let op = &sides.lanes[i.side as usize];
+    let read = |r: &Registers, row, width, l: usize| match width {
+        Width::W32 => u64::from(r.r32(row)[l]),
+        Width::W64 => r.r64(row)[l],
+        Width::Pred => u64::from(r.pred(row) >> l & 1),
+    };
+    let cut = if op.cut >= 64 { u64::MAX } else { (1 << op.cut) - 1 };
+    each_lane(r, m, i.d, op.d, |r, l| {
+        (op.fun)(read(r, i.a, op.a, l), read(r, i.b, op.b, l), read(r, i.c, op.c, l), i.imm as u64) & cut
+    });
 }
 
 fn set_value(to: Ty, p: bool, q: bool) -> u64 {

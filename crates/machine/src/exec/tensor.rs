@@ -9,7 +9,7 @@ use crate::api::FindingKind;
 use crate::code::{Area, Elem, Fragment, Instr, MmaOp, Pc, RowId, WmmaMemOp};
 use crate::cta::Cta;
 use crate::exec::memory::{address_undefined, addresses, bad_access};
-use crate::exec::pure::{f16_to_f32, f32_to_f16};
+use crate::exec::converts::{f16_to_f32, f32_to_f16};
 use crate::exec::{region, undefined};
 use crate::registers::Registers;
 use crate::warp::Warp;

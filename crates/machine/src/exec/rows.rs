@@ -1,0 +1,191 @@
+//! Loops over the 32 lanes of whole rows, which the compiler vectorises. The families of lane-wise instructions are made of them.
+
+use crate::code::{Cmp, Instr, flag};
+use crate::registers::Registers;
+
+/// Registers of the warp that runs.
+pub type R<'a> = &'a mut Registers;
+
+/// Defines a function twice on x86-64: for any CPU, and for one with AVX2, FMA, F16C and BMI2, as `WIDE` says.
+macro_rules! versions {
+    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) = $body:path) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name<const WIDE: bool>($($arg: $ty),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
+                fn wide($($arg: $ty),*) {
+                    $body($($arg),*)
+                }
+                if WIDE {
+                    // SAFETY: `run_warp` sets WIDE only where these features were detected.
+                    return unsafe { wide($($arg),*) };
+                }
+            }
+            #[inline(never)]
+            fn base($($arg: $ty),*) {
+                $body($($arg),*)
+            }
+            base($($arg),*)
+        }
+    };
+}
+pub(crate) use versions;
+
+#[inline(always)]
+pub fn un32(r: R, i: &Instr, m: u32, f: impl Fn(u32) -> u32) {
+    let mut t = [0u32; 32];
+    let a = r.r32(i.a);
+    for l in 0..32 {
+        t[l] = f(a[l]);
+    }
+    r.put32(i.d, &t, m);
+}
+
+#[inline(always)]
+pub fn bin32(r: R, i: &Instr, m: u32, f: impl Fn(u32, u32) -> u32) {
+    let mut t = [0u32; 32];
+    let (a, b) = (r.r32(i.a), r.r32(i.b));
+    for l in 0..32 {
+        t[l] = f(a[l], b[l]);
+    }
+    r.put32(i.d, &t, m);
+}
+
+#[inline(always)]
+pub fn tri32(r: R, i: &Instr, m: u32, f: impl Fn(u32, u32, u32) -> u32) {
+    let mut t = [0u32; 32];
+    let (a, b, c) = (r.r32(i.a), r.r32(i.b), r.r32(i.c));
+    for l in 0..32 {
+        t[l] = f(a[l], b[l], c[l]);
+    }
+    r.put32(i.d, &t, m);
+}
+
+#[inline(always)]
+pub fn un64(r: R, i: &Instr, m: u32, f: impl Fn(u64) -> u64) {
+    let mut t = [0u64; 32];
+    let a = r.r64(i.a);
+    for l in 0..32 {
+        t[l] = f(a[l]);
+    }
+    r.put64(i.d, &t, m);
+}
+
+#[inline(always)]
+pub fn bin64(r: R, i: &Instr, m: u32, f: impl Fn(u64, u64) -> u64) {
+    let mut t = [0u64; 32];
+    let (a, b) = (r.r64(i.a), r.r64(i.b));
+    for l in 0..32 {
+        t[l] = f(a[l], b[l]);
+    }
+    r.put64(i.d, &t, m);
+}
+
+#[inline(always)]
+pub fn tri64(r: R, i: &Instr, m: u32, f: impl Fn(u64, u64, u64) -> u64) {
+    let mut t = [0u64; 32];
+    let (a, b, c) = (r.r64(i.a), r.r64(i.b), r.r64(i.c));
+    for l in 0..32 {
+        t[l] = f(a[l], b[l], c[l]);
+    }
+    r.put64(i.d, &t, m);
+}
+
+/// 64 bits by a 32-bit amount.
+#[inline(always)]
+pub fn shift64(r: R, i: &Instr, m: u32, f: impl Fn(u64, u32) -> u64) {
+    let mut t = [0u64; 32];
+    let (a, b) = (r.r64(i.a), r.r32(i.b));
+    for l in 0..32 {
+        t[l] = f(a[l], b[l]);
+    }
+    r.put64(i.d, &t, m);
+}
+
+/// 32 bits to 64.
+#[inline(always)]
+pub fn widen2(r: R, i: &Instr, m: u32, f: impl Fn(u32, u32) -> u64) {
+    let mut t = [0u64; 32];
+    let (a, b) = (r.r32(i.a), r.r32(i.b));
+    for l in 0..32 {
+        t[l] = f(a[l], b[l]);
+    }
+    r.put64(i.d, &t, m);
+}
+
+#[inline(always)]
+pub fn widen_add(r: R, i: &Instr, m: u32, f: impl Fn(u32, u32) -> u64) {
+    let mut t = [0u64; 32];
+    let (a, b, c) = (r.r32(i.a), r.r32(i.b), r.r64(i.c));
+    for l in 0..32 {
+        t[l] = f(a[l], b[l]).wrapping_add(c[l]);
+    }
+    r.put64(i.d, &t, m);
+}
+
+#[inline(always)]
+pub fn mask_of(f: impl Fn(usize) -> bool) -> u32 {
+    let mut t = [0u32; 32];
+    for (l, v) in t.iter_mut().enumerate() {
+        *v = u32::from(f(l)) << l;
+    }
+    t.iter().fold(0, |a, b| a | b)
+}
+
+#[inline(always)]
+pub fn compare<T: Copy + PartialOrd>(sub: u8, a: impl Fn(usize) -> T, b: impl Fn(usize) -> T) -> u32 {
+    match sub {
+        x if x == Cmp::Eq as u8 => mask_of(|l| a(l) == b(l)),
+        x if x == Cmp::Ne as u8 => mask_of(|l| a(l) < b(l) || a(l) > b(l)),
+        x if x == Cmp::Lt as u8 => mask_of(|l| a(l) < b(l)),
+        x if x == Cmp::Le as u8 => mask_of(|l| a(l) <= b(l)),
+        x if x == Cmp::Gt as u8 => mask_of(|l| a(l) > b(l)),
+        x if x == Cmp::Ge as u8 => mask_of(|l| a(l) >= b(l)),
+        // The unordered comparisons are the negations of the ordered opposites.
+        x if x == Cmp::Equ as u8 => !mask_of(|l| a(l) < b(l) || a(l) > b(l)),
+        x if x == Cmp::Neu as u8 => !mask_of(|l| a(l) == b(l)),
+        x if x == Cmp::Ltu as u8 => !mask_of(|l| a(l) >= b(l)),
+        x if x == Cmp::Leu as u8 => !mask_of(|l| a(l) > b(l)),
+        x if x == Cmp::Gtu as u8 => !mask_of(|l| a(l) <= b(l)),
+        x if x == Cmp::Geu as u8 => !mask_of(|l| a(l) < b(l)),
+        x if x == Cmp::Num as u8 => mask_of(|l| a(l) <= b(l) || a(l) > b(l)),
+        _ => !mask_of(|l| a(l) <= b(l) || a(l) > b(l)),
+    }
+}
+
+/// Writes p and q of a `setp`, combined with a third predicate where the instruction says so.
+#[inline(always)]
+pub fn set_predicates(r: R, i: &Instr, m: u32, result: u32) {
+    let (mut p, mut q) = (result, !result);
+    if i.flags & flag::COMBINE != 0 {
+        let c = r.pred(i.c) ^ if i.flags & flag::COMBINE_NOT != 0 { u32::MAX } else { 0 };
+        let f = |x: u32| match i.imm {
+            1 => x & c,
+            2 => x | c,
+            _ => x ^ c,
+        };
+        (p, q) = (f(p), f(q));
+    }
+    r.put_pred(i.d, p, m);
+    r.put_pred(i.d2, q, m);
+}
+
+#[inline(always)]
+pub fn setp32<T: Copy + PartialOrd>(r: R, i: &Instr, m: u32, f: impl Fn(u32) -> T) {
+    let result = {
+        let (a, b) = (r.r32(i.a), r.r32(i.b));
+        compare(i.sub, |l| f(a[l]), |l| f(b[l]))
+    };
+    set_predicates(r, i, m, result);
+}
+
+#[inline(always)]
+pub fn setp64<T: Copy + PartialOrd>(r: R, i: &Instr, m: u32, f: impl Fn(u64) -> T) {
+    let result = {
+        let (a, b) = (r.r64(i.a), r.r64(i.b));
+        compare(i.sub, |l| f(a[l]), |l| f(b[l]))
+    };
+    set_predicates(r, i, m, result);
+}
