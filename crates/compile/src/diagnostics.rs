@@ -132,6 +132,8 @@ pub(crate) fn of_ptxas(log: &str) -> Vec<Diagnostic> {
         let kind = match word.trim().to_lowercase().as_str() {
             "error" | "fatal" => DiagnosticKind::Error,
             "warning" => DiagnosticKind::Warning,
+            // Numbered remarks are about speed: `(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized`.
+            "info" if message.trim_start().starts_with("(C") => DiagnosticKind::Warning,
             _ => continue,
         };
         let message = match number {
@@ -214,9 +216,11 @@ mod tests {
     #[test]
     fn ptxas_messages_are_read() {
         let log = "ptxas info    : 0 bytes gmem\nptxas error   : Entry function 'k' uses too much shared data (0x20000 bytes, 0xc000 max)\n\
-            ptxas k.ptx, line 42; error   : Unexpected instruction types specified for 'mma'\nptxas fatal   : Ptx assembly aborted due to errors\n";
+            ptxas k.ptx, line 42; error   : Unexpected instruction types specified for 'mma'\nptxas fatal   : Ptx assembly aborted due to errors\n\
+            ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to x in function 'k'\n";
         let got = of_ptxas(log);
-        assert_eq!(got.len(), 3);
+        assert_eq!(got.len(), 4);
+        assert_eq!(got[3].kind, Warning);
         assert!(got[0].message.starts_with("Entry function 'k' uses too much shared data"));
         assert_eq!(got[1].message, "Unexpected instruction types specified for 'mma' (line 42 of the PTX)");
     }
