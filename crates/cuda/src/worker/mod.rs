@@ -1,0 +1,26 @@
+//! A process that holds the device, and whoever speaks to it: `docs/worker-protocol.md` is the contract between them.
+//!
+//! Picture: [`Worker`] (parent) -- lines and blobs --> [`serve`] -> [`session`] (poison, red zones, repeats) -> [`Device`].
+//!
+//! The worker knows buffers, launches and bytes. It holds no reference, no expected output, and takes no time: whatever a kernel does
+//! to it can spoil that kernel's own evaluation only.
+
+mod client;
+mod command;
+mod cuda_device;
+mod device;
+pub mod fake;
+pub mod protocol;
+mod serve;
+mod session;
+mod wire;
+
+pub use client::{Blobs, Ran, Worker, WorkerError};
+pub use command::WorkerCommand;
+pub use cuda_device::CudaDevice;
+pub use device::{Device, LaunchValues, Value};
+pub use serve::{serve, worker_main};
+pub use wire::sha256;
+
+/// First argument of the process that holds the device. A `main` that sees it calls [`worker_main`] at once.
+pub const WORKER_ARG: &str = "__warpsmith-worker";

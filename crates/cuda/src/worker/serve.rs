@@ -1,0 +1,210 @@
+//! The worker's side: reads requests, carries them out one after the other, answers, and ends with its parent or at its deadline.
+//!
+//! Three threads: one reads (the end of the input ends the process at once, even while a kernel hangs), one watches the deadline, and the
+//! main one works. The standard output belongs to the replies alone; what kernels print is collected and sent with the reply.
+
+use super::cuda_device::CudaDevice;
+use super::device::Device;
+use super::protocol::{BlobHead, MAX_PRINTED, Message, PROTOCOL, Reply, Request, Run};
+use super::session::{self, Store, Trouble};
+use super::wire::{self, WireError};
+use crate::error::CudaError;
+use crate::ffi::process;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes of blobs that are kept for later requests.
+const STORE_BYTES: u64 = 4 << 30;
+
+/// How the process ends, besides 0.
+mod exit {
+    pub const BROKEN_OUTPUT: i32 = 2;
+    pub const GARBLED_INPUT: i32 = 3;
+    pub const DEADLINE: i32 = 4;
+    pub const LOST_CONTEXT: i32 = 5;
+}
+
+/// The process that holds a CUDA device, from its start to its end.
+pub fn worker_main() -> ! {
+    serve(|ordinal| CudaDevice::open(ordinal).map(|d| Box::new(d) as Box<dyn Device>))
+}
+
+/// The same with any device: `open` is called with the ordinal of the first request.
+pub fn serve(open: impl FnOnce(u32) -> Result<Box<dyn Device>, CudaError>) -> ! {
+    let code = match Server::new() {
+        Ok(mut server) => server.work(open),
+        Err(e) => {
+            eprintln!("the worker cannot start: {e}");
+            exit::BROKEN_OUTPUT
+        }
+    };
+    process::end_now(code)
+}
+
+type Received = Result<(Message<Request>, Vec<Vec<u8>>), WireError>;
+
+struct Server {
+    requests: mpsc::Receiver<Received>,
+    out: BufWriter<File>,
+    /// What is printed by anything in this process.
+    printed: File,
+    deadline: Arc<Mutex<Option<Instant>>>,
+    store: Store,
+    stored: u64,
+}
+
+impl Server {
+    fn new() -> io::Result<Server> {
+        let printed = tempfile::tempfile()?;
+        let mut out = BufWriter::new(process::take_stdout(&printed)?);
+        // Whatever a launcher has printed on this line is not part of the first reply.
+        out.write_all(b"\n")?;
+        let deadline = Arc::new(Mutex::new(None));
+        let watched = deadline.clone();
+        std::thread::spawn(move || watch(&watched));
+        let (tx, requests) = mpsc::sync_channel(1);
+        std::thread::spawn(move || read(&tx));
+        Ok(Server { requests, out, printed, deadline, store: Store::new(), stored: 0 })
+    }
+
+    /// Works until something ends it; the process's exit code.
+    fn work(&mut self, open: impl FnOnce(u32) -> Result<Box<dyn Device>, CudaError>) -> i32 {
+        let mut open = Some(open);
+        let mut device: Option<Box<dyn Device>> = None;
+        while let Ok(received) = self.requests.recv() {
+            let (message, blobs) = match received {
+                Ok(received) => received,
+                Err(e) => {
+                    let _ = self.error(0, "bad-request", format!("{e:?}"));
+                    return exit::GARBLED_INPUT;
+                }
+            };
+            self.keep(&message.blobs, blobs);
+            let id = message.id;
+            let done = match (message.body, &mut device) {
+                (Request::Hello { protocol, .. }, _) if protocol != PROTOCOL => self
+                    .error(id, "bad-request", format!("this worker speaks protocol {PROTOCOL}, not {protocol}"))
+                    .map(|()| false),
+                (Request::Hello { device: ordinal, .. }, None) => match open.take().map(|open| open(ordinal)) {
+                    Some(Ok(opened)) => {
+                        let info = opened.info();
+                        device = Some(opened);
+                        let version = env!("CARGO_PKG_VERSION").to_string();
+                        self.reply(id, Reply::Hello { protocol: PROTOCOL, version, device: info }, &[]).map(|()| false)
+                    }
+                    Some(Err(e)) => self.error(id, e.code(), e.to_string()).map(|()| true),
+                    None => self.error(id, "no-device", "the device could not be opened before".into()).map(|()| true),
+                },
+                (Request::Hello { .. }, Some(_)) => {
+                    self.error(id, "bad-request", "this worker has a device already".into()).map(|()| false)
+                }
+                (Request::Run(_), None) => self.error(id, "bad-request", "hello comes first".into()).map(|()| false),
+                (Request::Run(run), Some(device)) => self.run(id, &run, device.as_mut()),
+            };
+            match done {
+                Ok(false) => {}
+                Ok(true) => return exit::LOST_CONTEXT,
+                Err(_) => return exit::BROKEN_OUTPUT,
+            }
+        }
+        0
+    }
+
+    /// Carries out a run and answers; true when the context is lost.
+    fn run(&mut self, id: u64, run: &Run, device: &mut dyn Device) -> io::Result<bool> {
+        let missing = session::missing(run, &self.store);
+        if !missing.is_empty() {
+            return self.reply(id, Reply::Missing { sha256: missing }, &[]).map(|()| false);
+        }
+        self.set_deadline(Some(Instant::now() + Duration::from_secs(run.seconds)));
+        let done = session::execute(device, &self.store, run);
+        self.set_deadline(None);
+        let printed = self.take_printed();
+        match done {
+            Ok((mut ran, outputs)) => {
+                ran.printed = printed;
+                let lost = ran.last;
+                // What is as it was filled need not travel.
+                let fills: Vec<_> = run.buffers.iter().map(|b| (&b.name, &b.fill)).collect();
+                let changed = |i: usize| {
+                    let output = &ran.outputs[i];
+                    let same = super::protocol::Fill::Contents(output.sha256.clone());
+                    !fills.iter().any(|(name, fill)| **name == output.name && **fill == same)
+                };
+                let sent: Vec<&[u8]> =
+                    outputs.iter().enumerate().filter(|(i, _)| changed(*i)).map(|(_, b)| b.as_slice()).collect();
+                self.reply(id, Reply::Ran(ran), &sent).map(|()| lost)
+            }
+            Err(Trouble::BadRequest(what)) => self.error(id, "bad-request", what).map(|()| false),
+            Err(Trouble::Device(e)) => self.error(id, e.code(), e.to_string()).map(|()| e.loses_context()),
+        }
+    }
+
+    fn reply(&mut self, id: u64, body: Reply, blobs: &[&[u8]]) -> io::Result<()> {
+        let heads = blobs.iter().map(|b| BlobHead { sha256: wire::sha256(b), bytes: b.len() as u64 }).collect();
+        wire::send(&mut self.out, &Message { id, body, blobs: heads }, blobs)
+    }
+
+    fn error(&mut self, id: u64, code: &str, message: String) -> io::Result<()> {
+        self.reply(id, Reply::Error { code: code.to_string(), message }, &[])
+    }
+
+    fn keep(&mut self, heads: &[BlobHead], blobs: Vec<Vec<u8>>) {
+        let new: u64 = heads.iter().map(|h| h.bytes).sum();
+        if self.stored + new > STORE_BYTES {
+            // The parent sends again what is then missing.
+            self.store.clear();
+            self.stored = 0;
+        }
+        for (head, blob) in heads.iter().zip(blobs) {
+            self.stored += head.bytes;
+            self.store.insert(head.sha256.clone(), Arc::new(blob));
+        }
+    }
+
+    fn set_deadline(&self, at: Option<Instant>) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// What was printed since the last time.
+    fn take_printed(&mut self) -> String {
+        process::flush_c_output();
+        let _ = io::stdout().flush();
+        let mut bytes = Vec::new();
+        let taken =
+            self.printed.rewind().and_then(|()| (&self.printed).take(MAX_PRINTED as u64).read_to_end(&mut bytes));
+        let _ = taken.and_then(|_| self.printed.set_len(0)).and_then(|()| self.printed.rewind());
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// Ends the process when a deadline has passed.
+fn watch(deadline: &Mutex<Option<Instant>>) {
+    loop {
+        std::thread::sleep(Duration::from_millis(50));
+        let at = *deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        if at.is_some_and(|at| Instant::now() >= at) {
+            process::end_now(exit::DEADLINE);
+        }
+    }
+}
+
+/// Hands requests on; ends the process when the parent is gone.
+fn read(requests: &mpsc::SyncSender<Received>) {
+    let mut input = BufReader::new(io::stdin());
+    loop {
+        let received = wire::line(&mut input).and_then(|line| wire::message(&line, &mut input));
+        match received {
+            Err(WireError::Closed | WireError::Broken(_)) => process::end_now(0),
+            received => {
+                let stop = received.is_err();
+                if requests.send(received).is_err() || stop {
+                    return;
+                }
+            }
+        }
+    }
+}
