@@ -119,7 +119,7 @@ fn instantiation(line: &str) -> Option<(Option<String>, u32)> {
     Some((file, number))
 }
 
-/// All messages of a ptxas log: `ptxas /tmp/x.ptx, line 12; error   : ...`, `ptxas error   : ...`, `ptxas fatal   : ...`.
+/// All messages of a ptxas log: `ptxas x.ptx, line 12; error   : ...`, `ptxas error   : ...`, `ptxas fatal   : ...`.
 pub(crate) fn of_ptxas(log: &str) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for line in log.lines().take(10_000) {

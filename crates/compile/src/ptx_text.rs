@@ -140,7 +140,7 @@ mod tests {
         .visible .entry plain(\n\t.param .u64 .ptr .align 1 plain_param_0,\n\t.param .align 8 .b8 plain_param_1[24],\n\t.param .f32 plain_param_2,\n\
         \t.param .u8 plain_param_3\n)\n.maxntid 128, 1, 1\n{\n\t.loc\t1 5 28\n\t{\n\tcall.uni (retval0), \n\tvprintf, \n\t(\n\tparam0, \n\tparam1\n\t);\n\t}\n\
         \t.loc 2 9 1, function_name $L__info_string0, inlined_at 1 12 3\n\tcall.uni \n\t__assertfail, \n\t(param0);\n\tret;\n}\n\
-        .weak .entry _Z1kv()\n{\n\tret;\n}\n\t.file\t1 \"/tmp/x/mine.cu\"\n\t.file\t2 \"/tmp/x/a\\\"b.h\", 17, 18\n";
+        .weak .entry _Z1kv()\n{\n\tret;\n}\n\t.file\t1 \"/some/where/mine.cu\"\n\t.file\t2 \"/some/where/a\\\"b.h\", 17, 18\n";
 
     #[test]
     fn reads_entries_and_their_parameters() {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn file_names_become_canonical_and_the_build_number_goes() {
-        let got = canonicalize(PTX, &|n| n.replace("/tmp/x/", ""));
+        let got = canonicalize(PTX, &|n| n.replace("/some/where/", ""));
         assert!(got.contains("\t.file\t1 \"mine.cu\"\n"), "{got}");
         assert!(got.contains("\t.file\t2 \"a\\\"b.h\"\n"), "{got}");
         assert!(!got.contains("CL-36424714") && got.contains("V13.0.88"));
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn debug_code_is_found_with_its_line_and_clean_code_is_not() {
-        let found = debug_code(&canonicalize(PTX, &|n| n.replace("/tmp/x/", "")));
+        let found = debug_code(&canonicalize(PTX, &|n| n.replace("/some/where/", "")));
         let brief: Vec<_> =
             found.iter().map(|d| (d.message.split(' ').next().unwrap(), d.file.as_deref(), d.line)).collect();
         assert_eq!(brief, [("printf", Some("mine.cu"), Some(5)), ("assert", Some("a\\\"b.h"), Some(9))]);
