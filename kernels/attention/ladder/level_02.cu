@@ -59,7 +59,7 @@ static __device__ __forceinline__ void copy_tile(u8* smem_codes, const u8* gmem_
 {
     constexpr int kChunks = kHeadDim / 16;
     const int row = threadIdx.x / kChunks, column = threadIdx.x % kChunks * 16;
-    ptx::cp_async_16(smem_address(smem_codes + threadIdx.x * 16), gmem_tile + min(row, last_row) * kHeadDim + column);
+    ptx::cp_async_16(smem_address(smem_codes + threadIdx.x * 16), gmem_tile + static_cast<u32>(min(row, last_row) * kHeadDim + column));
 }
 
 // Sixteen codes of a row, widened to f16.

@@ -29,7 +29,7 @@
 //           last key, or the diagonal, are masked.
 // Predicted Shared memory traffic of a tile falls from 16 x (8 N + 4 N + 8 D) bytes a warp plus the operands to the operands alone:
 //           1.5 to 2 times as fast. The exponentials and the two barriers a tile come to the front.
-// Resources Registers at D 64: 168 (sm_89), 168 (sm_90); at 128: 193, 198; no spills. Shared memory 34,816 and 33,792 bytes.
+// Resources Registers at D 64: 128 (sm_89), 128 (sm_90); at 128: 190, 195; no spills. Shared memory 34,816 and 33,792 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.
 // From      level_03.
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void copy_tile(u8* smem_codes, const u8* gmem_
     for (int j = 0; j < kTileBytes / 16 / kThreads; ++j) {
         const u32 i = j * kThreads + threadIdx.x, column = i % kChunks * 16;
         const int row = i / kChunks;
-        ptx::cp_async_16(smem_address(smem_codes + i * 16), gmem_tile + min(row, last_row) * kHeadDim + column);
+        ptx::cp_async_16(smem_address(smem_codes + i * 16), gmem_tile + static_cast<u32>(min(row, last_row) * kHeadDim + column));
     }
 }
 
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void widen(u8* smem_tile, const u8* codes, int
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
+extern "C" __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 4 : 2)
 fp8_sdpa_level_04(const u8* __restrict__ q, const u8* __restrict__ k, const u8* __restrict__ v,
                   const float* __restrict__ q_scale, const float* __restrict__ k_scale, const float* __restrict__ v_scale,
                   u16* __restrict__ out, float softmax_scale, int seqlen, int causal)

@@ -29,7 +29,7 @@
 //           eight lanes of a 16-byte store.
 // Predicted Nothing in conflicts: padding had none in ldmatrix either. 2 KB of shared memory less, and tiles of a power of two,
 //           which is what a third stage (level 06) and 8-bit tiles (level 07) need. A few integer instructions more.
-// Resources Registers at D 64: 168 (sm_89), 168 (sm_90); at 128: 182, 188; no spills. Shared memory 32,768 and 32,768 bytes.
+// Resources Registers at D 64: 128 (sm_89), 128 (sm_90); at 128: 182, 184; no spills. Shared memory 32,768 and 32,768 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.
 // From      level_04.
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void copy_tile(u8* smem_codes, const u8* gmem_
     for (int j = 0; j < kTileBytes / 16 / kThreads; ++j) {
         const u32 i = j * kThreads + threadIdx.x, column = i % kChunks * 16;
         const int row = i / kChunks;
-        ptx::cp_async_16(smem_address(smem_codes + i * 16), gmem_tile + min(row, last_row) * kHeadDim + column);
+        ptx::cp_async_16(smem_address(smem_codes + i * 16), gmem_tile + static_cast<u32>(min(row, last_row) * kHeadDim + column));
     }
 }
 
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void widen(u8* smem_tile, const u8* codes, int
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
+extern "C" __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 4 : 2)
 fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* __restrict__ v,
                   const float* __restrict__ q_scale, const float* __restrict__ k_scale, const float* __restrict__ v_scale,
                   u16* __restrict__ out, float softmax_scale, int seqlen, int causal)

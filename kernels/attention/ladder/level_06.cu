@@ -28,7 +28,7 @@
 //           iteration is for copies that had a whole iteration more.
 // Predicted Where a tile's work (about 1,500 cycles a warp) is longer than the latency of a copy that hits L2, nothing; where K and
 //           V come from DRAM, or a CTA has its SM alone, up to a tenth. The 8 KB more may cost a resident CTA.
-// Resources Registers at D 64: 168 (sm_89), 168 (sm_90); at 128: 182, 188; no spills. Shared memory 40,960 and 40,960 bytes.
+// Resources Registers at D 64: 128 (sm_89), 128 (sm_90); at 128: 182, 184; no spills. Shared memory 40,960 and 40,960 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
 // Measured  Not yet.
 // From      level_05.
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void copy_tile(u8* smem_codes, const u8* gmem_
     for (int j = 0; j < kTileBytes / 16 / kThreads; ++j) {
         const u32 i = j * kThreads + threadIdx.x, column = i % kChunks * 16;
         const int row = i / kChunks;
-        ptx::cp_async_16(smem_address(smem_codes + i * 16), gmem_tile + min(row, last_row) * kHeadDim + column);
+        ptx::cp_async_16(smem_address(smem_codes + i * 16), gmem_tile + static_cast<u32>(min(row, last_row) * kHeadDim + column));
     }
 }
 
@@ -81,7 +81,7 @@ static __device__ __forceinline__ void widen(u8* smem_tile, const u8* codes, int
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 3 : 2)
+extern "C" __global__ void __launch_bounds__(kThreads, kHeadDim == 64 ? 4 : 2)
 fp8_sdpa_level_06(const u8* __restrict__ q, const u8* __restrict__ k, const u8* __restrict__ v,
                   const float* __restrict__ q_scale, const float* __restrict__ k_scale, const float* __restrict__ v_scale,
                   u16* __restrict__ out, float softmax_scale, int seqlen, int causal)
