@@ -73,6 +73,7 @@ pub struct Cta<'m> {
     pub flights: Vec<(usize, usize, Pc)>,
     /// What was released at an address by atomics and strong stores.
     pub sync_clocks: HashMap<u64, Vec<u32>>,
+    pub scratch: Box<exec::Scratch>,
     barriers: Vec<Barrier>,
     releases: Vec<Release>,
 }
@@ -95,6 +96,7 @@ impl<'m> Cta<'m> {
             undefined_places: HashMap::new(),
             flights: Vec::new(),
             sync_clocks: HashMap::new(),
+            scratch: exec::Scratch::new(),
             barriers: Vec::new(),
             releases: Vec::new(),
         }

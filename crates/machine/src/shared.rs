@@ -125,6 +125,23 @@ impl Planes {
         }
     }
 
+    /// Records one or two bytes of a word for each of 32 lanes.
+    #[inline(always)]
+    fn record_pieces(&mut self, who: &Accessor, at: &[u32; 32], bytes: usize, first: usize, last: usize) {
+        let stamp = who.clock[who.warp];
+        self.latest[who.warp] = stamp;
+        self.recent[who.warp].add(stamp, first, last);
+        let base = entry(who, stamp);
+        let piece = (1u64 << bytes) - 1;
+        let plane = &mut self.entries[who.warp][..];
+        for a in at {
+            let e = &mut plane[*a as usize / 4];
+            let mask = piece << (a % 4) << BYTES_SHIFT;
+            // Accesses of one interval add up their bytes.
+            *e = if *e >> STAMP_SHIFT == u64::from(stamp) { *e & (base | !ATOMIC) | mask } else { base | mask };
+        }
+    }
+
     #[inline(always)]
     fn conflict(&self, who: &Accessor, first: usize, masks: impl Fn(usize) -> u64, words: usize) -> Option<(usize, usize, Pc)> {
         for (u, plane) in self.entries.iter().enumerate() {
@@ -324,10 +341,14 @@ impl Shared {
     #[inline(always)]
     pub fn read_lanes(&mut self, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
         let (first, last) = words_of(at, span);
-        if span % 4 != 0 || !self.writes.quiet(who, first, last) {
+        if !self.writes.quiet(who, first, last) {
             return false;
         }
-        self.reads.record_lanes(who, at, span / 4, first, last);
+        if span >= 4 {
+            self.reads.record_lanes(who, at, span / 4, first, last);
+        } else {
+            self.reads.record_pieces(who, at, span, first, last);
+        }
         true
     }
 
@@ -335,10 +356,14 @@ impl Shared {
     #[inline(always)]
     pub fn write_lanes(&mut self, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
         let (first, last) = words_of(at, span);
-        if span % 4 != 0 || !self.writes.quiet(who, first, last) || !self.reads.quiet(who, first, last) {
+        if !self.writes.quiet(who, first, last) || !self.reads.quiet(who, first, last) {
             return false;
         }
-        self.writes.record_lanes(who, at, span / 4, first, last);
+        if span >= 4 {
+            self.writes.record_lanes(who, at, span / 4, first, last);
+        } else {
+            self.writes.record_pieces(who, at, span, first, last);
+        }
         true
     }
 

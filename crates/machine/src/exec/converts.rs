@@ -57,9 +57,10 @@ fn f32_to_e4m3(x: u32) -> u32 {
 fn e4m3_to_f16(code: u32) -> u32 {
     let sign = (code & 0x80) << 8;
     let magnitude = code & 0x7F;
-    // As an f16 the fields are 8 binades too low (bias 15 against 7): one exact multiplication in f32 mends all codes.
-    let v = f32::from_bits(f16_to_f32(magnitude << 7)) * 256.0;
-    let half = f32_to_f16(v.to_bits());
+    // Normal codes: the same fields, 8 binades up. Subnormal ones, n x 2^-9, are normal in f16: n as an f32 gives the fields.
+    let normal = (magnitude << 7) + (8 << 10);
+    let small = ((magnitude as f32).to_bits() >> 13).wrapping_sub((127 - 15 + 9) << 10);
+    let half = if magnitude >= 8 { normal } else if magnitude == 0 { 0 } else { small };
     if magnitude == 0x7F { 0x7FFF } else { half | sign }
 }
 

@@ -13,23 +13,24 @@ use crate::warp::Warp;
 
 const ALL_DEFINED: u64 = 0x0101_0101_0101_0101;
 
-/// The buffer that holds all lanes' bytes, its slot and their offsets.
+/// The buffer that holds all lanes' bytes, its slot, their offsets, and whether these are all the same.
 #[inline(always)]
-fn one_buffer<'m>(buffers: &'m [Buffer], m: u32, at: &[u64; 32], span: u64) -> Option<(&'m Buffer, usize, [usize; 32])> {
+fn one_buffer<'m>(buffers: &'m [Buffer], m: u32, at: &[u64; 32], span: u64) -> Option<(&'m Buffer, usize, [usize; 32], bool)> {
     let first = at[m.trailing_zeros() as usize & 31];
     let (slot, offset) = slot_of(first)?;
     let b = buffers.get(slot)?;
     let base = first.wrapping_sub(offset as u64);
     let mut t = [0usize; 32];
-    let mut bad = 0u64;
+    let (mut bad, mut differ) = (0u64, 0u64);
     for l in 0..32 {
         let a = if m >> l & 1 != 0 { at[l] } else { first };
         let o = a.wrapping_sub(base);
         // An offset beyond the buffer, or before it: as a number without sign it is huge.
         bad |= u64::from(o > b.bytes) | u64::from(o.wrapping_add(span) > b.bytes) | o & (span - 1);
+        differ |= a ^ first;
         t[l] = o as usize;
     }
-    (bad == 0).then_some((b, slot, t))
+    (bad == 0).then_some((b, slot, t, differ == 0))
 }
 
 /// The first lane that is outside every buffer or misaligned, reported.
@@ -55,31 +56,69 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
     let size = op.bytes as usize;
     let span = size * op.rows.len();
     let machine = cta.m;
-    let Some((b, slot, t)) = one_buffer(machine.buffers, m, at, span as u64) else {
+    let Some((b, slot, t, same)) = one_buffer(machine.buffers, m, at, span as u64) else {
         scattered_load(cta, w, op, pc, m, at);
         return;
     };
     for e in 0..op.rows.len() {
         let step = e * size;
         let mut v = [0u64; 32];
+        if same {
+            v = [b.data.load(t[0] + step, size); 32];
+            put(w, op, e, &v, m);
+            continue;
+        }
         match size {
-            1 => (0..32).for_each(|l| v[l] = b.data.load8(t[l] + step).into()),
-            2 => (0..32).for_each(|l| v[l] = b.data.load16(t[l] + step).into()),
-            4 => (0..32).for_each(|l| v[l] = b.data.load32(t[l] + step).into()),
-            _ => (0..32).for_each(|l| v[l] = b.data.load64(t[l] + step)),
+            1 => {
+                for l in 0..32 {
+                    v[l] = b.data.load8(t[l] + step).into();
+                }
+            }
+            2 => {
+                for l in 0..32 {
+                    v[l] = b.data.load16(t[l] + step).into();
+                }
+            }
+            4 => {
+                for l in 0..32 {
+                    v[l] = b.data.load32(t[l] + step).into();
+                }
+            }
+            _ => {
+                for l in 0..32 {
+                    v[l] = b.data.load64(t[l] + step);
+                }
+            }
         }
         put(w, op, e, &v, m);
     }
     let (mut poison, mut bad) = (0u32, 0u64);
     if let Some(s) = &b.shadow {
         let all = if size == 8 { ALL_DEFINED } else { ALL_DEFINED & ((1 << (8 * size)) - 1) };
+        let lanes = if same { 1 } else { 32 };
         for e in 0..op.rows.len() {
             let step = e * size;
             match size {
-                1 => (0..32).for_each(|l| bad |= u64::from(s.load8(t[l] + step)) ^ all),
-                2 => (0..32).for_each(|l| bad |= u64::from(s.load16(t[l] + step)) ^ all),
-                4 => (0..32).for_each(|l| bad |= u64::from(s.load32(t[l] + step)) ^ all),
-                _ => (0..32).for_each(|l| bad |= s.load64(t[l] + step) ^ all),
+                1 => {
+                    for o in &t[..lanes] {
+                        bad |= u64::from(s.load8(o + step)) ^ all;
+                    }
+                }
+                2 => {
+                    for o in &t[..lanes] {
+                        bad |= u64::from(s.load16(o + step)) ^ all;
+                    }
+                }
+                4 => {
+                    for o in &t[..lanes] {
+                        bad |= u64::from(s.load32(o + step)) ^ all;
+                    }
+                }
+                _ => {
+                    for o in &t[..lanes] {
+                        bad |= s.load64(o + step) ^ all;
+                    }
+                }
             }
         }
         if bad != 0 {
@@ -130,7 +169,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
     let span = (size * op.rows.len()) as u64;
     let machine = cta.m;
     match one_buffer(machine.buffers, m, at, span) {
-        Some((b, slot, t)) => {
+        Some((b, slot, t, _)) => {
             if b.read_only {
                 refuse(cta, w, pc, m, b, slot, t[0]);
                 return;

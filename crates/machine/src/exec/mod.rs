@@ -27,6 +27,7 @@ mod warp_ops;
 mod wides;
 
 pub use calls::FUNCTION_HANDLES;
+pub use tensor::Scratch;
 
 use crate::api::FindingKind;
 use crate::code::{ALWAYS, Class, Code, Instr, Op, Pc};

@@ -17,6 +17,22 @@ use crate::warp::Warp;
 /// The largest operand has 32 x 32 elements.
 const MOST: usize = 1024;
 
+/// Dense operands of the product that is being computed; kept, so that nothing has to be cleared for each instruction.
+#[derive(Debug)]
+pub struct Scratch {
+    a: [f32; MOST],
+    b: [f32; MOST],
+    c: [f32; MOST],
+    d: [f32; MOST],
+}
+
+impl Scratch {
+    /// All zero.
+    pub fn new() -> Box<Scratch> {
+        Box::new(Scratch { a: [0.0; MOST], b: [0.0; MOST], c: [0.0; MOST], d: [0.0; MOST] })
+    }
+}
+
 fn element(e: Elem) -> Element {
     match e {
         Elem::Bf16 => Element::Bf16,
@@ -120,11 +136,11 @@ pub fn mma(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
 }
 
 #[inline(always)]
-fn floats(cta: &Cta, w: &mut Warp, op: &MmaOp) {
-    let (mut a, mut b, mut c, mut d) = ([0f32; MOST], [0f32; MOST], [0f32; MOST], [0f32; MOST]);
-    gather(&w.regs, &op.a, &op.a_rows, &mut a);
-    gather(&w.regs, &op.b, &op.b_rows, &mut b);
-    gather(&w.regs, &op.c, &op.c_rows, &mut c);
+fn floats(cta: &mut Cta, w: &mut Warp, op: &MmaOp) {
+    let Scratch { a, b, c, d } = &mut *cta.scratch;
+    gather(&w.regs, &op.a, &op.a_rows, a);
+    gather(&w.regs, &op.b, &op.b_rows, b);
+    gather(&w.regs, &op.c, &op.c_rows, c);
     let (m, n, k) = (op.m, op.n, op.k);
     let product = Product {
         m,
@@ -137,7 +153,7 @@ fn floats(cta: &Cta, w: &mut Warp, op: &MmaOp) {
     };
     let numerics = cta.m.options.numerics;
     tensor_core::multiply_accumulate(numerics, &product, &a[..m * k], &b[..n * k], &c[..m * n], &mut d[..m * n]);
-    scatter(&mut w.regs, &op.d, &op.d_rows, &d);
+    scatter(&mut w.regs, &op.d, &op.d_rows, d);
 }
 
 fn integers(w: &mut Warp, op: &MmaOp) {
@@ -273,6 +289,20 @@ pub fn wmma_load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, mask: u32) {
     }
     let f = &op.fragment;
     let bytes = f.element.bytes();
+    let (count, length) = if op.column_major { (f.cols, f.rows * bytes) } else { (f.rows, f.cols * bytes) };
+    if area == Area::Shared && bytes < 8 && (0..count).all(|n| cta.shared.is_defined(base as usize + n * stride as usize, length)) {
+        // PERF: the usual case, with nothing to remember about undefined bytes.
+        for (n, row) in op.rows.iter().enumerate() {
+            let mut t = [0u32; 32];
+            for (at, which) in f.places[n * 32 * f.packed..(n + 1) * 32 * f.packed].iter().enumerate() {
+                let v = cta.shared.load(place(op, base, stride, *which) as usize, bytes) as u32;
+                t[at / f.packed] |= v << (8 * bytes * (at % f.packed));
+            }
+            w.regs.put32(*row, &t, u32::MAX);
+            w.regs.define(*row, u32::MAX);
+        }
+        return;
+    }
     for (n, row) in op.rows.iter().enumerate() {
         let mut t = [0u64; 32];
         let mut poison = 0;
