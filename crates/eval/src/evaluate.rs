@@ -30,7 +30,7 @@ pub struct Context<'a> {
 }
 
 /// Warp-instructions that any launch may take; work on the shape comes on top.
-const INSTRUCTIONS: u64 = 200_000_000;
+const INSTRUCTIONS: u64 = 50_000_000;
 /// Runs of up to so many warp-instructions are repeated under another schedule, whose outputs have to agree.
 const REPEATED: u64 = 500_000;
 const FIRST: Schedule = Schedule { seed: 1, early_copies: false };
