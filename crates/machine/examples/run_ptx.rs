@@ -115,7 +115,15 @@ fn run() -> Result<(), String> {
             c.covered_instructions, c.static_instructions, c.warp_instructions, c.lane_instructions, c.tensor_ops
         );
         for f in &outcome.findings {
-            println!("  {} at {:?}:{:?} ({}, PTX {}): {}", f.kind.word(), f.site.file, f.site.line, f.site.opcode, f.site.ptx_line, f.message);
+            println!(
+                "  {} at {:?}:{:?} ({}, PTX {}): {}",
+                f.kind.word(),
+                f.site.file,
+                f.site.line,
+                f.site.opcode,
+                f.site.ptx_line,
+                f.message
+            );
             if let Some(o) = &f.other {
                 println!("    other: line {:?} ({}, PTX {})", o.line, o.opcode, o.ptx_line);
             }

@@ -163,12 +163,20 @@ pub enum End {
     /// Stopped by an error that leaves nothing to go on with (trap, out of bounds, deadlock ...): see the findings.
     Faulted,
     /// `what` is `instructions`.
-    LimitReached { what: &'static str, limit: u64 },
+    LimitReached {
+        what: &'static str,
+        limit: u64,
+    },
     /// An opcode, operand form or resource that the machine does not have.
-    Unsupported { what: String, site: Option<Site> },
+    Unsupported {
+        what: String,
+        site: Option<Site>,
+    },
     /// The launch itself is impossible: no such entry, a grid of zero, a block over 1024 threads, too much shared
     /// memory, arguments that do not fit the parameters.
-    InvalidLaunch { what: String },
+    InvalidLaunch {
+        what: String,
+    },
 }
 
 /// What was executed.

@@ -32,15 +32,31 @@ pub enum RowInit {
     /// `%tid.x` and its like: constant for a thread during a launch.
     Special(Special),
     /// Address of a module variable plus an offset.
-    Variable { variable: usize, offset: i64, wide: bool },
+    Variable {
+        variable: usize,
+        offset: i64,
+        wide: bool,
+    },
     /// A function's handle, for indirect calls.
-    Function { function: usize },
+    Function {
+        function: usize,
+    },
     /// An offset in the frame's part of local memory.
-    Local { offset: i64, wide: bool },
+    Local {
+        offset: i64,
+        wide: bool,
+    },
     /// Bytes of a kernel parameter, sign-extended if asked for.
-    Param { offset: u32, bytes: u32, signed: bool, wide: bool },
+    Param {
+        offset: u32,
+        bytes: u32,
+        signed: bool,
+        wide: bool,
+    },
     /// The generic address of a kernel parameter.
-    ParamAddress { offset: i64 },
+    ParamAddress {
+        offset: i64,
+    },
 }
 
 /// Special registers that do not change while a thread runs.
@@ -178,10 +194,21 @@ pub mod flag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cmp {
-    Eq, Ne, Lt, Le, Gt, Ge,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
     /// Unordered variants: true if either is NaN.
-    Equ, Neu, Ltu, Leu, Gtu, Geu,
-    Num, Nan,
+    Equ,
+    Neu,
+    Ltu,
+    Leu,
+    Gtu,
+    Geu,
+    Num,
+    Nan,
 }
 
 /// `Op::Lane`: the function and the widths of what it reads and writes.
@@ -253,11 +280,34 @@ pub struct MemOp {
 
 /// Operations of `atom` and `red`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AtomOp { Add, Min, Max, And, Or, Xor, Exch, Cas, Inc, Dec }
+pub enum AtomOp {
+    Add,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Exch,
+    Cas,
+    Inc,
+    Dec,
+}
 
 /// Element types of `atom` and `redux`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AtomTy { U32, S32, U64, S64, B16, F16, Bf16, F16x2, Bf16x2, F32, F64 }
+pub enum AtomTy {
+    U32,
+    S32,
+    U64,
+    S64,
+    B16,
+    F16,
+    Bf16,
+    F16x2,
+    Bf16x2,
+    F32,
+    F64,
+}
 
 #[derive(Debug, Clone)]
 pub struct AtomicOp {
@@ -310,7 +360,18 @@ pub struct Fragment {
 
 /// Elements of matrix operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Elem { F16, Bf16, Tf32, F32, F64, E4m3, E5m2, S8, U8, S32 }
+pub enum Elem {
+    F16,
+    Bf16,
+    Tf32,
+    F32,
+    F64,
+    E4m3,
+    E5m2,
+    S8,
+    U8,
+    S32,
+}
 
 impl Elem {
     /// Bytes in a register or in memory.
@@ -354,7 +415,12 @@ pub struct MmaOp {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShflMode { Up, Down, Bfly, Idx }
+pub enum ShflMode {
+    Up,
+    Down,
+    Bfly,
+    Idx,
+}
 
 #[derive(Debug, Clone)]
 pub struct ShflOp {
@@ -368,7 +434,12 @@ pub struct ShflOp {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VoteMode { All, Any, Uni, Ballot }
+pub enum VoteMode {
+    All,
+    Any,
+    Uni,
+    Ballot,
+}
 
 #[derive(Debug, Clone)]
 pub struct VoteOp {
@@ -400,7 +471,13 @@ pub struct ReduxOp {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BarrierKind { Sync, Arrive, RedPopc, RedAnd, RedOr }
+pub enum BarrierKind {
+    Sync,
+    Arrive,
+    RedPopc,
+    RedAnd,
+    RedOr,
+}
 
 #[derive(Debug, Clone)]
 pub struct BarrierOp {

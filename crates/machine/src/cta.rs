@@ -26,7 +26,10 @@ pub enum Fault {
     /// A finding says why.
     Finding,
     Limit,
-    Unsupported { what: String, pc: Pc },
+    Unsupported {
+        what: String,
+        pc: Pc,
+    },
     /// Another CTA before this one has a fault.
     Superseded,
 }
@@ -213,7 +216,11 @@ impl<'m> Cta<'m> {
                 }
                 Fill::Local { offset, wide } => {
                     let at = (i64::from(local_base) + offset) as u64;
-                    if wide { w.regs.put64(*row, &[at; 32], u32::MAX) } else { w.regs.put32(*row, &[at as u32; 32], u32::MAX) }
+                    if wide {
+                        w.regs.put64(*row, &[at; 32], u32::MAX)
+                    } else {
+                        w.regs.put32(*row, &[at as u32; 32], u32::MAX)
+                    }
                 }
             }
             w.regs.define(*row, u32::MAX);
@@ -277,7 +284,14 @@ impl<'m> Cta<'m> {
                 let (had, has) = (b.expected, count);
                 let threads = |c: Option<u32>| c.map_or("all threads".to_string(), |n| format!("{n} threads"));
                 self.report(FindingKind::BarrierDivergence, w, pc, Some(first), mask, true, |_| {
-                    (format!("barrier {id} is used with {} here, while others wait with {}", threads(has), threads(had)), None)
+                    (
+                        format!(
+                            "barrier {id} is used with {} here, while others wait with {}",
+                            threads(has),
+                            threads(had)
+                        ),
+                        None,
+                    )
                 });
                 return true;
             }
@@ -336,7 +350,10 @@ impl<'m> Cta<'m> {
                 for (mine, theirs) in w.clock.iter_mut().zip(&b.clock) {
                     *mine = (*mine).max(*theirs);
                 }
-                let Some(at) = w.groups.iter().position(|g| g.state == State::Barrier(release.id) && g.mask == mask) else { continue };
+                let Some(at) = w.groups.iter().position(|g| g.state == State::Barrier(release.id) && g.mask == mask)
+                else {
+                    continue;
+                };
                 let g = w.groups[at];
                 let instr = &self.m.code.instrs[g.pc as usize];
                 let op = &self.m.code.sides.barriers[instr.side as usize];
@@ -377,7 +394,9 @@ impl<'m> Cta<'m> {
         let op = m.code.instrs[g.pc as usize].op;
         let kind = match (g.state, op) {
             (State::Parked, Op::Barrier) => FindingKind::BarrierDivergence,
-            (State::Parked, Op::Shfl | Op::Vote | Op::Match | Op::Redux | Op::BarWarp | Op::Elect) => FindingKind::InactiveLane,
+            (State::Parked, Op::Shfl | Op::Vote | Op::Match | Op::Redux | Op::BarWarp | Op::Elect) => {
+                FindingKind::InactiveLane
+            }
             (State::Parked, _) => FindingKind::DivergentAligned,
             _ => FindingKind::Deadlock,
         };
@@ -389,7 +408,9 @@ impl<'m> Cta<'m> {
             }
         }
         let text = match kind {
-            FindingKind::BarrierDivergence => "a barrier is reached by some lanes of a warp only, while the others wait elsewhere",
+            FindingKind::BarrierDivergence => {
+                "a barrier is reached by some lanes of a warp only, while the others wait elsewhere"
+            }
             FindingKind::InactiveLane => "a warp-synchronous instruction waits for lanes that never come to it",
             FindingKind::DivergentAligned => "an .aligned instruction is reached by some lanes of a warp only",
             _ => "no warp can go on",

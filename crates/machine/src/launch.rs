@@ -82,17 +82,27 @@ fn check_dimensions(launch: &Launch, info: &EntryInfo, layout: &SharedLayout, op
     if product(launch.grid) == 0 || product(launch.block) == 0 {
         return Err(invalid(format!("a grid of {} blocks of {} threads", shape(launch.grid), shape(launch.block))));
     }
-    if product(launch.grid) > MAX_CTAS || launch.grid[0] > i32::MAX as u32 || launch.grid[1] > 65535 || launch.grid[2] > 65535 {
+    if product(launch.grid) > MAX_CTAS
+        || launch.grid[0] > i32::MAX as u32
+        || launch.grid[1] > 65535
+        || launch.grid[2] > 65535
+    {
         return Err(invalid(format!("a grid of {} blocks: at most 2147483647 x 65535 x 65535", shape(launch.grid))));
     }
     let threads = product(launch.block);
     if threads > MAX_THREADS || launch.block[2] > 64 {
-        return Err(invalid(format!("a block of {} = {threads} threads: at most 1024, and 64 in z", shape(launch.block))));
+        return Err(invalid(format!(
+            "a block of {} = {threads} threads: at most 1024, and 64 in z",
+            shape(launch.block)
+        )));
     }
     if let Some(most) = info.max_threads
         && threads > u64::from(most)
     {
-        return Err(invalid(format!("a block of {threads} threads, but {} is compiled for at most {most} (__launch_bounds__)", info.name)));
+        return Err(invalid(format!(
+            "a block of {threads} threads, but {} is compiled for at most {most} (__launch_bounds__)",
+            info.name
+        )));
     }
     if product(launch.cluster) > 1 {
         return Err(End::Unsupported { what: format!("clusters of {} CTAs", product(launch.cluster)), site: None });
@@ -109,7 +119,12 @@ fn check_dimensions(launch: &Launch, info: &EntryInfo, layout: &SharedLayout, op
 
 fn parameters(launch: &Launch, info: &EntryInfo, memory: &Memory) -> Result<Vec<u8>, End> {
     if launch.args.len() != info.params.len() {
-        return Err(invalid(format!("{} arguments are given, {} has {} parameters", launch.args.len(), info.name, info.params.len())));
+        return Err(invalid(format!(
+            "{} arguments are given, {} has {} parameters",
+            launch.args.len(),
+            info.name,
+            info.params.len()
+        )));
     }
     let layout = param_layout_of(info.params.iter().map(|p| (p.bytes, p.align)));
     let end = layout.last().zip(info.params.last()).map_or(0, |(at, p)| at + p.bytes);
@@ -118,13 +133,21 @@ fn parameters(launch: &Launch, info: &EntryInfo, memory: &Memory) -> Result<Vec<
         let value: Vec<u8> = match arg {
             Arg::Buffer(id) if memory.buffers.get(id.0 as usize).is_some() => {
                 if p.bytes != 8 {
-                    return Err(invalid(format!("argument {n} is a buffer, but parameter {} has {} bytes", p.name, p.bytes)));
+                    return Err(invalid(format!(
+                        "argument {n} is a buffer, but parameter {} has {} bytes",
+                        p.name, p.bytes
+                    )));
                 }
                 address_of(id.0).to_le_bytes().to_vec()
             }
             Arg::Buffer(id) => return Err(invalid(format!("argument {n} is buffer {}, which does not exist", id.0))),
             Arg::Bytes(b) if b.len() as u64 != u64::from(p.bytes) => {
-                return Err(invalid(format!("argument {n} has {} bytes, parameter {} has {}", b.len(), p.name, p.bytes)));
+                return Err(invalid(format!(
+                    "argument {n} has {} bytes, parameter {} has {}",
+                    b.len(),
+                    p.name,
+                    p.bytes
+                )));
             }
             Arg::Bytes(b) => b.clone(),
         };
@@ -296,8 +319,12 @@ fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
         match fault {
             None | Some(Fault::Superseded) => continue,
             Some(Fault::Finding) => end = End::Faulted,
-            Some(Fault::Limit) => end = End::LimitReached { what: "instructions", limit: machine.options.max_instructions },
-            Some(Fault::Unsupported { what, pc }) => end = End::Unsupported { what, site: code.sites.get(pc as usize).cloned() },
+            Some(Fault::Limit) => {
+                end = End::LimitReached { what: "instructions", limit: machine.options.max_instructions }
+            }
+            Some(Fault::Unsupported { what, pc }) => {
+                end = End::Unsupported { what, site: code.sites.get(pc as usize).cloned() }
+            }
         }
         break;
     }
@@ -353,7 +380,9 @@ fn count(program: &Program, machine: &Machine, counts: &[u64], lane_instructions
 
 /// The last part of a mangled local name (`_ZZ4sdpaE2sk` is `sk`); any other name as it is.
 fn display_name(name: &str) -> String {
-    let Some(tail) = name.strip_prefix("_ZZ").and_then(|n| n.rsplit_once('E')).map(|t| t.1) else { return name.to_string() };
+    let Some(tail) = name.strip_prefix("_ZZ").and_then(|n| n.rsplit_once('E')).map(|t| t.1) else {
+        return name.to_string();
+    };
     let digits = tail.chars().take_while(char::is_ascii_digit).count();
     match tail[..digits].parse::<usize>() {
         Ok(len) if tail.len() >= digits + len && len > 0 => tail[digits..digits + len].to_string(),
@@ -367,7 +396,9 @@ mod tests {
 
     #[test]
     fn names_of_local_variables_are_shown_without_mangling() {
-        for (name, shown) in [("_ZZ9sdpa_wmmaE2sq", "sq"), ("tile", "tile"), ("_ZZ4kernPfE4tile_0", "tile"), ("_ZZweird", "_ZZweird")] {
+        for (name, shown) in
+            [("_ZZ9sdpa_wmmaE2sq", "sq"), ("tile", "tile"), ("_ZZ4kernPfE4tile_0", "tile"), ("_ZZweird", "_ZZweird")]
+        {
             assert_eq!(display_name(name), shown);
         }
     }

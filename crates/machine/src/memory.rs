@@ -192,7 +192,14 @@ impl Memory {
         };
         // A buffer whose bytes were all given needs a shadow too, for an undefined value may be stored into it.
         let shadow = Some(shadow.unwrap_or_else(|| Bytes::filled(data.len, DEFINED)));
-        self.push(Buffer { name: name.to_string(), space: "global", bytes: data.len as u64, data, shadow, read_only: false })
+        self.push(Buffer {
+            name: name.to_string(),
+            space: "global",
+            bytes: data.len as u64,
+            data,
+            shadow,
+            read_only: false,
+        })
     }
 
     pub(crate) fn push(&mut self, buffer: Buffer) -> BufferId {

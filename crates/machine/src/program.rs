@@ -110,7 +110,9 @@ fn reachable(code: &Code, entry: usize) -> Vec<usize> {
         let f = &code.functions[found[n]];
         let mut next = f.callees.clone();
         if f.indirect_calls {
-            next.extend((0..code.functions.len()).filter(|&k| !code.functions[k].is_entry && code.functions[k].has_body));
+            next.extend(
+                (0..code.functions.len()).filter(|&k| !code.functions[k].is_entry && code.functions[k].has_body),
+            );
         }
         for k in next {
             if !found.contains(&k) {
@@ -133,7 +135,9 @@ fn shared_layout(decoded: &DecodedModule, entry: usize) -> SharedLayout {
         layout.bytes = offset.saturating_add(v.bytes.min(1 << 30) as u32);
     }
     // Memory of the launch's size comes after all other, all such variables at one address.
-    let dynamic: Vec<usize> = (0..decoded.variables.len()).filter(|&n| used(&decoded.variables[n]) && !sized(&decoded.variables[n])).collect();
+    let dynamic: Vec<usize> = (0..decoded.variables.len())
+        .filter(|&n| used(&decoded.variables[n]) && !sized(&decoded.variables[n]))
+        .collect();
     let align = dynamic.iter().map(|&n| decoded.variables[n].align.clamp(16, 1 << 16)).max();
     if let Some(align) = align {
         layout.bytes = layout.bytes.next_multiple_of(align);

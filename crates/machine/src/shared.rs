@@ -143,9 +143,18 @@ impl Planes {
     }
 
     #[inline(always)]
-    fn conflict(&self, who: &Accessor, first: usize, masks: impl Fn(usize) -> u64, words: usize) -> Option<(usize, usize, Pc)> {
+    fn conflict(
+        &self,
+        who: &Accessor,
+        first: usize,
+        masks: impl Fn(usize) -> u64,
+        words: usize,
+    ) -> Option<(usize, usize, Pc)> {
         for (u, plane) in self.entries.iter().enumerate() {
-            if u == who.warp || self.latest[u] <= who.clock[u] || !self.recent[u].touches(who.clock[u], first, first + words - 1) {
+            if u == who.warp
+                || self.latest[u] <= who.clock[u]
+                || !self.recent[u].touches(who.clock[u], first, first + words - 1)
+            {
                 continue;
             }
             let known = u64::from(who.clock[u]);
@@ -472,7 +481,9 @@ mod tests {
 
     #[test]
     fn byte_masks() {
-        for (at, len, word, mask) in [(0, 4, 0, 15), (1, 1, 0, 2), (3, 2, 0, 8), (3, 2, 1, 1), (6, 10, 1, 12), (6, 10, 2, 15)] {
+        for (at, len, word, mask) in
+            [(0, 4, 0, 15), (1, 1, 0, 2), (3, 2, 0, 8), (3, 2, 1, 1), (6, 10, 1, 12), (6, 10, 2, 15)]
+        {
             assert_eq!(byte_mask(at, len, word), mask, "{at} {len} {word}");
         }
     }

@@ -126,7 +126,8 @@ impl Warp {
                 let (a, b) = (self.groups[n], self.groups[k]);
                 let waiting = |g: &Group| matches!(g.state, State::Barrier(_));
                 if a.pc == b.pc && a.frame == b.frame && !waiting(&a) && !waiting(&b) {
-                    self.groups[n] = Group { mask: a.mask | b.mask, state: State::Ready, penalty: a.penalty.min(b.penalty), ..a };
+                    self.groups[n] =
+                        Group { mask: a.mask | b.mask, state: State::Ready, penalty: a.penalty.min(b.penalty), ..a };
                     self.groups.swap_remove(k);
                 } else {
                     k += 1;

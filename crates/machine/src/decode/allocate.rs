@@ -37,7 +37,13 @@ struct Access {
 
 fn registers(o: &Operand, out: &mut Access, write: bool) {
     match o {
-        Operand::Reg(r) | Operand::NotReg(r) => if write { out.defs.push(*r) } else { out.uses.push(*r) },
+        Operand::Reg(r) | Operand::NotReg(r) => {
+            if write {
+                out.defs.push(*r)
+            } else {
+                out.uses.push(*r)
+            }
+        }
         Operand::Address(AddressBase::Reg(r), _) => out.uses.push(*r),
         Operand::Tensor(base, _, list) => {
             if let AddressBase::Reg(r) = base {
@@ -61,8 +67,8 @@ fn access(i: &Instruction) -> Access {
     }
     let has = |word: &str| i.modifiers.iter().any(|m| m == word);
     let writes = match i.mnemonic.as_str() {
-        "st" | "stmatrix" | "red" | "bra" | "brx" | "ret" | "exit" | "trap" | "membar" | "fence" | "cp" | "prefetch" | "prefetchu"
-        | "nanosleep" | "discard" | "applypriority" | "setmaxnreg" => false,
+        "st" | "stmatrix" | "red" | "bra" | "brx" | "ret" | "exit" | "trap" | "membar" | "fence" | "cp"
+        | "prefetch" | "prefetchu" | "nanosleep" | "discard" | "applypriority" | "setmaxnreg" => false,
         "bar" | "barrier" => has("red"),
         "wmma" => !has("store"),
         "call" => i.operands.len() > 1 && matches!(i.operands[0], Operand::List(_)),

@@ -42,11 +42,13 @@ impl Decoder<'_> {
             let _ = m.take(word);
         }
         let space = m
-            .find(|w| Some(match w {
-                "global" => "global",
-                "shared" | "shared::cta" | "shared::cluster" => "shared",
-                _ => return None,
-            }))
+            .find(|w| {
+                Some(match w {
+                    "global" => "global",
+                    "shared" | "shared::cta" | "shared::cluster" => "shared",
+                    _ => return None,
+                })
+            })
             .unwrap_or("generic");
         let op = m.find(atom_op).ok_or("operation")?;
         let ty = m.ty()?;

@@ -124,24 +124,28 @@ impl Decoder<'_> {
         // `bar.sync` is `barrier.sync.aligned`.
         let aligned = m.take("aligned") | bar;
         let mut kind = m
-            .find(|w| Some(match w {
-                "sync" => BarrierKind::Sync,
-                "arrive" => BarrierKind::Arrive,
-                "red" => BarrierKind::RedPopc,
-                _ => return None,
-            }))
+            .find(|w| {
+                Some(match w {
+                    "sync" => BarrierKind::Sync,
+                    "arrive" => BarrierKind::Arrive,
+                    "red" => BarrierKind::RedPopc,
+                    _ => return None,
+                })
+            })
             .ok_or("form")?;
         let mut d = SINK;
         let mut operands = &i.operands[..];
         let mut pred = None;
         if kind == BarrierKind::RedPopc {
             kind = m
-                .find(|w| Some(match w {
-                    "popc" => BarrierKind::RedPopc,
-                    "and" => BarrierKind::RedAnd,
-                    "or" => BarrierKind::RedOr,
-                    _ => return None,
-                }))
+                .find(|w| {
+                    Some(match w {
+                        "popc" => BarrierKind::RedPopc,
+                        "and" => BarrierKind::RedAnd,
+                        "or" => BarrierKind::RedOr,
+                        _ => return None,
+                    })
+                })
                 .ok_or("reduction")?;
             let _ = m.ty()?;
             let [target, rest @ .., p] = operands else { return Err("operands".into()) };

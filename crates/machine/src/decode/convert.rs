@@ -45,20 +45,24 @@ impl Decoder<'_> {
             let () = pack;
             return Err("cvt.pack".into());
         }
-        let rounding = m.find(|w| Some(match w {
-            "rn" => lane::RN,
-            "rz" => lane::RZ,
-            "rm" => lane::RM,
-            "rp" => lane::RP,
-            "rni" => lane::RNI,
-            "rzi" => lane::RZI,
-            "rmi" => lane::RMI,
-            "rpi" => lane::RPI,
-            "rna" => lane::RNA,
-            _ => return None,
-        }));
+        let rounding = m.find(|w| {
+            Some(match w {
+                "rn" => lane::RN,
+                "rz" => lane::RZ,
+                "rm" => lane::RM,
+                "rp" => lane::RP,
+                "rni" => lane::RNI,
+                "rzi" => lane::RZI,
+                "rmi" => lane::RMI,
+                "rpi" => lane::RPI,
+                "rna" => lane::RNA,
+                _ => return None,
+            })
+        });
         let mut flags = 0;
-        for (word, bit) in [("ftz", lane::FTZ), ("sat", lane::SAT), ("relu", lane::RELU), ("satfinite", lane::SATFINITE)] {
+        for (word, bit) in
+            [("ftz", lane::FTZ), ("sat", lane::SAT), ("relu", lane::RELU), ("satfinite", lane::SATFINITE)]
+        {
             if m.take(word) {
                 flags |= bit;
             }
@@ -105,7 +109,8 @@ impl Decoder<'_> {
         let sixteen = matches!(i.operands[0], Operand::Reg(r) if super::bytes_of(self.f.registers[r as usize].ty) == 2);
         let imm = lane::imm(to_kind, from_kind, rounding, flags) | if sixteen { lane::CUT16 } else { 0 };
         let mut instr = Instr { imm: imm as i64, ..Instr::with(Op::Lane, d, a, ZERO, ZERO) };
-        let side = LaneOp { fun: lane::scalar, d: dw, a: aw, b: Width::W32, c: Width::W32, cut: 64, approximate: false };
+        let side =
+            LaneOp { fun: lane::scalar, d: dw, a: aw, b: Width::W32, c: Width::W32, cut: 64, approximate: false };
         instr.side = push(&mut self.sides.lanes, side);
         Ok(instr)
     }
@@ -140,7 +145,8 @@ impl Decoder<'_> {
         if to == Packed::F32 || (to_fp8 && flags & lane::SATFINITE == 0) {
             return Err("packed form".into());
         }
-        let mut instr = Instr { imm: lane::packed_imm(to, from, rounding, flags) as i64, ..Instr::with(Op::Lane, d, a, b, ZERO) };
+        let mut instr =
+            Instr { imm: lane::packed_imm(to, from, rounding, flags) as i64, ..Instr::with(Op::Lane, d, a, b, ZERO) };
         let w = Width::W32;
         let side = LaneOp { fun: lane::packed, d: w, a: w, b: w, c: w, cut: 64, approximate: false };
         instr.side = push(&mut self.sides.lanes, side);
@@ -150,12 +156,14 @@ impl Decoder<'_> {
     fn cvta(&mut self, i: &Instruction, m: &mut Mods) -> Decoded {
         let to = m.take("to");
         let space = m
-            .find(|w| Some(match w {
-                "global" | "const" | "param" | "param::entry" => Area::Global,
-                "shared" | "shared::cta" | "shared::cluster" => Area::Shared,
-                "local" => Area::Local,
-                _ => return None,
-            }))
+            .find(|w| {
+                Some(match w {
+                    "global" | "const" | "param" | "param::entry" => Area::Global,
+                    "shared" | "shared::cta" | "shared::cluster" => Area::Shared,
+                    "local" => Area::Local,
+                    _ => return None,
+                })
+            })
             .ok_or("space")?;
         let ty = m.ty()?;
         if ty != Ty::U64 {
@@ -179,12 +187,14 @@ impl Decoder<'_> {
 
     fn isspacep(&mut self, i: &Instruction, m: &mut Mods) -> Decoded {
         let space = m
-            .find(|w| Some(match w {
-                "global" | "const" => 0,
-                "shared" | "shared::cta" | "shared::cluster" => 1,
-                "local" => 2,
-                _ => return None,
-            }))
+            .find(|w| {
+                Some(match w {
+                    "global" | "const" => 0,
+                    "shared" | "shared::cta" | "shared::cluster" => 1,
+                    "local" => 2,
+                    _ => return None,
+                })
+            })
             .ok_or("space")?;
         self.lane(lane::is_space, space, i, Ty::Pred, &[Ty::U64])
     }

@@ -78,7 +78,13 @@ impl Decoder<'_> {
         let [ty] = types[..] else { return Err("mixed types".into()) };
         let sources = match op {
             FloatOp::Fma => 3,
-            FloatOp::Add | FloatOp::Sub | FloatOp::Mul | FloatOp::Div | FloatOp::Min | FloatOp::Max | FloatOp::CopySign => 2,
+            FloatOp::Add
+            | FloatOp::Sub
+            | FloatOp::Mul
+            | FloatOp::Div
+            | FloatOp::Min
+            | FloatOp::Max
+            | FloatOp::CopySign => 2,
             _ => 1,
         };
         let srcs = [ty; 3];
@@ -103,14 +109,20 @@ impl Decoder<'_> {
             };
             if let Some(fast) = fast {
                 let mut instr = self.pure(fast, i, ty, srcs)?;
-                instr.flags = if modifiers & lane::FTZ != 0 { flag::FTZ } else { 0 } | if modifiers & lane::SAT != 0 { flag::SAT } else { 0 };
+                instr.flags = if modifiers & lane::FTZ != 0 { flag::FTZ } else { 0 }
+                    | if modifiers & lane::SAT != 0 { flag::SAT } else { 0 };
                 instr.sub = u8::from(approx || op == FloatOp::Ex2);
                 return Ok(instr);
             }
         }
         let predicate = matches!(
             op,
-            FloatOp::IsFinite | FloatOp::IsInfinite | FloatOp::IsNumber | FloatOp::IsNan | FloatOp::IsNormal | FloatOp::IsSubnormal
+            FloatOp::IsFinite
+                | FloatOp::IsInfinite
+                | FloatOp::IsNumber
+                | FloatOp::IsNan
+                | FloatOp::IsNormal
+                | FloatOp::IsSubnormal
         );
         let d = if predicate { Ty::Pred } else { ty };
         let (kind, fun): (u64, LaneFn) = match ty {

@@ -50,7 +50,15 @@ impl Decoder<'_> {
         let mut instr = self.pure(Op::Lane, i, d, srcs)?;
         let width = |n: usize| srcs.get(n).map_or(Ok(Width::W32), |t| width_of(*t));
         instr.imm = imm as i64;
-        let side = LaneOp { fun, d: width_of(d)?, a: width(0)?, b: width(1)?, c: width(2)?, cut: cut_of(d), approximate: false };
+        let side = LaneOp {
+            fun,
+            d: width_of(d)?,
+            a: width(0)?,
+            b: width(1)?,
+            c: width(2)?,
+            cut: cut_of(d),
+            approximate: false,
+        };
         instr.side = push(&mut self.sides.lanes, side);
         Ok(instr)
     }
@@ -98,7 +106,11 @@ impl Decoder<'_> {
             };
             if let Some(kind) = kind {
                 let (d, width) = self.dst_any(&i.operands[0])?;
-                return Ok(Instr { sub: kind, imm: i64::from(width == Width::W64), ..Instr::with(Op::Clock, d, ZERO, ZERO, ZERO) });
+                return Ok(Instr {
+                    sub: kind,
+                    imm: i64::from(width == Width::W64),
+                    ..Instr::with(Op::Clock, d, ZERO, ZERO, ZERO)
+                });
             }
         }
         match (&i.operands[0], &i.operands[1]) {
@@ -114,8 +126,12 @@ impl Decoder<'_> {
         let total = bytes_of(ty);
         let d = self.dst(target, width_of(ty)?)?;
         match (total, parts.len()) {
-            (4, 2) => Ok(Instr::with(Op::Pack2x16, d, self.src(&parts[0], Ty::B16)?, self.src(&parts[1], Ty::B16)?, ZERO)),
-            (8, 2) => Ok(Instr::with(Op::Pack2x32, d, self.src(&parts[0], Ty::B32)?, self.src(&parts[1], Ty::B32)?, ZERO)),
+            (4, 2) => {
+                Ok(Instr::with(Op::Pack2x16, d, self.src(&parts[0], Ty::B16)?, self.src(&parts[1], Ty::B16)?, ZERO))
+            }
+            (8, 2) => {
+                Ok(Instr::with(Op::Pack2x32, d, self.src(&parts[0], Ty::B32)?, self.src(&parts[1], Ty::B32)?, ZERO))
+            }
             (_, n) if n > 0 && total as usize % n == 0 => {
                 let bytes = total / n as u32;
                 let part = if bytes == 1 { Ty::B8 } else { Ty::B16 };
@@ -153,12 +169,14 @@ impl Decoder<'_> {
 
     fn setp(&mut self, set: bool, i: &Instruction, m: &mut Mods) -> Decoded {
         let cmp = m.find(comparison).ok_or("no comparison")?;
-        let boolean = m.find(|w| Some(match w {
-            "and" => 1i64,
-            "or" => 2,
-            "xor" => 3,
-            _ => return None,
-        }));
+        let boolean = m.find(|w| {
+            Some(match w {
+                "and" => 1i64,
+                "or" => 2,
+                "xor" => 3,
+                _ => return None,
+            })
+        });
         let ftz = m.take("ftz");
         // `set` has a destination type in front of the source type.
         let to = if set { m.ty()? } else { Ty::Pred };
@@ -288,7 +306,8 @@ impl Decoder<'_> {
             _ if high => 3,
             _ => 2,
         };
-        instr.sub = kind | if bytes_of(ty) == 8 { 8 } else { 0 } | if reads { 16 } else { 0 } | if writes { 32 } else { 0 };
+        instr.sub =
+            kind | if bytes_of(ty) == 8 { 8 } else { 0 } | if reads { 16 } else { 0 } | if writes { 32 } else { 0 };
         if writes {
             instr.d2 = CARRY;
         }
@@ -518,15 +537,17 @@ impl Decoder<'_> {
     }
 
     fn prmt(&mut self, i: &Instruction, m: &mut Mods) -> Decoded {
-        let mode = m.find(|w| Some(match w {
-            "f4e" => 1u64,
-            "b4e" => 2,
-            "rc8" => 3,
-            "ecl" => 4,
-            "ecr" => 5,
-            "rc16" => 6,
-            _ => return None,
-        }));
+        let mode = m.find(|w| {
+            Some(match w {
+                "f4e" => 1u64,
+                "b4e" => 2,
+                "rc8" => 3,
+                "ecl" => 4,
+                "ecr" => 5,
+                "rc16" => 6,
+                _ => return None,
+            })
+        });
         let ty = m.ty()?;
         let three = [ty, ty, Ty::B32];
         match mode {

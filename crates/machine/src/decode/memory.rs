@@ -32,9 +32,13 @@ pub(crate) fn cache_words(m: &mut Mods) -> bool {
 fn access(m: &mut Mods) -> Access {
     let mut a = Access { space: "generic", strong: false, acquire: false, release: false, count: 1, hint: false };
     a.hint = cache_words(m);
-    for (word, acquire, release) in
-        [("volatile", false, false), ("relaxed", false, false), ("acquire", true, false), ("release", false, true), ("mmio", false, false)]
-    {
+    for (word, acquire, release) in [
+        ("volatile", false, false),
+        ("relaxed", false, false),
+        ("acquire", true, false),
+        ("release", false, true),
+        ("mmio", false, false),
+    ] {
         if m.take(word) {
             a.strong = true;
             a.acquire |= acquire;
@@ -45,22 +49,26 @@ fn access(m: &mut Mods) -> Access {
     for scope in ["cta", "cluster", "gpu", "sys"] {
         let _ = m.take(scope);
     }
-    if let Some(space) = m.find(|w| Some(match w {
-        "global" => "global",
-        "shared" | "shared::cta" | "shared::cluster" => "shared",
-        "local" => "local",
-        "const" => "const",
-        "param" | "param::entry" | "param::func" => "param",
-        _ => return None,
-    })) {
+    if let Some(space) = m.find(|w| {
+        Some(match w {
+            "global" => "global",
+            "shared" | "shared::cta" | "shared::cluster" => "shared",
+            "local" => "local",
+            "const" => "const",
+            "param" | "param::entry" | "param::func" => "param",
+            _ => return None,
+        })
+    }) {
         a.space = space;
     }
-    if let Some(count) = m.find(|w| Some(match w {
-        "v2" => 2,
-        "v4" => 4,
-        "v8" => 8,
-        _ => return None,
-    })) {
+    if let Some(count) = m.find(|w| {
+        Some(match w {
+            "v2" => 2,
+            "v4" => 4,
+            "v8" => 8,
+            _ => return None,
+        })
+    }) {
         a.count = count;
     }
     let _ = m.take("unified");
@@ -145,27 +153,30 @@ impl Decoder<'_> {
             return area(a.space);
         }
         match source {
-            Operand::Address(AddressBase::Symbol(name), _) if self.locals.iter().any(|l| l.name == *name) => Area::Local,
+            Operand::Address(AddressBase::Symbol(name), _) if self.locals.iter().any(|l| l.name == *name) => {
+                Area::Local
+            }
             _ => Area::Generic,
         }
     }
 
-    fn mem(&mut self, op: Op, area: Area, address: AddressOperand, ty: Ty, rows: Vec<(RowId, Width)>, a: &Access, extend: u32) -> Decoded {
+    fn mem(
+        &mut self,
+        op: Op,
+        area: Area,
+        address: AddressOperand,
+        ty: Ty,
+        rows: Vec<(RowId, Width)>,
+        a: &Access,
+        extend: u32,
+    ) -> Decoded {
         let bytes = bytes_of(ty);
         if bytes > 8 || rows.iter().any(|r| r.1 == Width::Pred) {
             return Err("element type".into());
         }
         let mut instr = Instr::new(op);
-        let side = MemOp {
-            area,
-            address,
-            bytes,
-            rows,
-            extend,
-            strong: a.strong,
-            acquire: a.acquire,
-            release: a.release,
-        };
+        let side =
+            MemOp { area, address, bytes, rows, extend, strong: a.strong, acquire: a.acquire, release: a.release };
         instr.side = push(&mut self.sides.mems, side);
         Ok(instr)
     }
@@ -230,7 +241,9 @@ impl Decoder<'_> {
         let (mut src_size, mut ignore) = (None, None);
         match (rest, i.operands.get(3)) {
             (0, _) => {}
-            (1, Some(Operand::Reg(r))) if self.width(*r)? == Width::Pred => ignore = Some((self.rows[*r as usize], false)),
+            (1, Some(Operand::Reg(r))) if self.width(*r)? == Width::Pred => {
+                ignore = Some((self.rows[*r as usize], false))
+            }
             (1, Some(Operand::NotReg(r))) => ignore = Some((self.rows[*r as usize], true)),
             (1, Some(o)) => src_size = Some(self.src(o, Ty::U32)?),
             _ => return Err("operands".into()),
@@ -244,19 +257,22 @@ impl Decoder<'_> {
         if !m.take("sync") || !m.take("aligned") || !m.take("m8n8") {
             return Err("shape".into());
         }
-        let count = m.find(|w| Some(match w {
-            "x1" => 1,
-            "x2" => 2,
-            "x4" => 4,
-            _ => return None,
-        }));
+        let count = m.find(|w| {
+            Some(match w {
+                "x1" => 1,
+                "x2" => 2,
+                "x4" => 4,
+                _ => return None,
+            })
+        });
         let count = count.ok_or("count")?;
         let transposed = m.take("trans");
         let shared = m.take("shared") || m.take("shared::cta");
         if m.ty()? != Ty::B16 {
             return Err("type".into());
         }
-        let (registers, address) = if load { (operand(i, 0)?, operand(i, 1)?) } else { (operand(i, 1)?, operand(i, 0)?) };
+        let (registers, address) =
+            if load { (operand(i, 0)?, operand(i, 1)?) } else { (operand(i, 1)?, operand(i, 0)?) };
         let address = self.address(address)?;
         let list: Vec<&Operand> = match registers {
             Operand::Vector(v) => v.iter().collect(),

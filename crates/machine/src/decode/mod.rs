@@ -503,6 +503,9 @@ impl Decoder<'_> {
                 _ if width == Width::W64 => Ok(self.wide(*bits)),
                 _ => Err("operand form".into()),
             },
+            Operand::Special(name) if name == "WARP_SZ" => {
+                Ok(if width == Width::W64 { self.wide(32) } else { self.word(32) })
+            }
             Operand::Special(name) => {
                 let special = special(name).ok_or_else(|| format!("%{name}"))?;
                 if width == Width::W64 {
@@ -570,7 +573,11 @@ impl Decoder<'_> {
         if !self.f.is_entry {
             return None;
         }
-        param_layout(&self.f.params).into_iter().zip(&self.f.params).find(|(_, v)| v.name == name).map(|(at, v)| (at, v.bytes as u32))
+        param_layout(&self.f.params)
+            .into_iter()
+            .zip(&self.f.params)
+            .find(|(_, v)| v.name == name)
+            .map(|(at, v)| (at, v.bytes as u32))
     }
 
     /// The bytes of a parameter as a constant row.
@@ -596,7 +603,9 @@ impl Decoder<'_> {
                 };
                 Ok(AddressOperand { row: self.rows[*r as usize], wide, offset })
             }
-            AddressBase::Symbol(name) => Ok(AddressOperand { row: self.symbol(name, offset, true)?, wide: true, offset: 0 }),
+            AddressBase::Symbol(name) => {
+                Ok(AddressOperand { row: self.symbol(name, offset, true)?, wide: true, offset: 0 })
+            }
             AddressBase::None => Ok(AddressOperand { row: ZERO, wide: true, offset }),
         }
     }

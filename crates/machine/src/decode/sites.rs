@@ -93,7 +93,10 @@ fn is_toolkit_header(path: &str) -> bool {
     let path = path.replace('\\', "/");
     let name = path.rsplit('/').next().unwrap_or(&path);
     let header = [".h", ".hpp", ".inl", ".cuh"].iter().any(|e| name.ends_with(e)) || !name.contains('.');
-    let toolkit = path.contains("/include/") || path.starts_with("include/") || name.starts_with("cuda_") || name.starts_with("mma.");
+    let toolkit = path.contains("/include/")
+        || path.starts_with("include/")
+        || name.starts_with("cuda_")
+        || name.starts_with("mma.");
     header && toolkit && !path.contains("warpsmith")
 }
 

@@ -102,7 +102,14 @@ impl Decoder<'_> {
         self.product(false, dims, [d, a, b, c], saturate, i)
     }
 
-    fn product(&mut self, wmma: bool, dims: (usize, usize, usize), types: [Elem; 4], saturate: bool, i: &Instruction) -> Decoded {
+    fn product(
+        &mut self,
+        wmma: bool,
+        dims: (usize, usize, usize),
+        types: [Elem; 4],
+        saturate: bool,
+        i: &Instruction,
+    ) -> Decoded {
         let [d, a, b, c] = types;
         let integers = matches!(a, Elem::S8 | Elem::U8);
         let fits = match (a, b) {
@@ -156,12 +163,14 @@ impl Decoder<'_> {
             return self.wmma_mma(i, m);
         }
         let side = m
-            .find(|w| Some(match w {
-                "a" => Side::A,
-                "b" => Side::B,
-                "c" | "d" => Side::C,
-                _ => return None,
-            }))
+            .find(|w| {
+                Some(match w {
+                    "a" => Side::A,
+                    "b" => Side::B,
+                    "c" | "d" => Side::C,
+                    _ => return None,
+                })
+            })
             .ok_or("operand")?;
         if !m.take("sync") || !m.take("aligned") {
             return Err("form".into());
@@ -169,11 +178,13 @@ impl Decoder<'_> {
         let (row, col) = (m.take("row"), m.take("col"));
         let dims = m.find(shape).ok_or("shape")?;
         let area = m
-            .find(|w| Some(match w {
-                "global" => Area::Global,
-                "shared" | "shared::cta" => Area::Shared,
-                _ => return None,
-            }))
+            .find(|w| {
+                Some(match w {
+                    "global" => Area::Global,
+                    "shared" | "shared::cta" => Area::Shared,
+                    _ => return None,
+                })
+            })
             .unwrap_or(Area::Generic);
         let element = m.find(element).ok_or("type")?;
         if row == col {
@@ -185,7 +196,8 @@ impl Decoder<'_> {
         };
         let f = fragment(true, side, dims, element, bits);
         let load = kind == "load";
-        let (registers, address) = if load { (operand(i, 0)?, operand(i, 1)?) } else { (operand(i, 1)?, operand(i, 0)?) };
+        let (registers, address) =
+            if load { (operand(i, 0)?, operand(i, 1)?) } else { (operand(i, 1)?, operand(i, 0)?) };
         let rows = self.rows(registers, &f, load)?;
         let address = self.address(address)?;
         let stride = match i.operands.get(2) {

@@ -17,7 +17,9 @@ impl Decoder<'_> {
             "redux" => self.redux(i, m),
             "activemask" => {
                 let _ = m.ty();
-                operand(i, 0).and_then(|o| self.dst(o, Width::W32)).map(|d| Instr::with(Op::ActiveMask, d, ZERO, ZERO, ZERO))
+                operand(i, 0)
+                    .and_then(|o| self.dst(o, Width::W32))
+                    .map(|d| Instr::with(Op::ActiveMask, d, ZERO, ZERO, ZERO))
             }
             "elect" => self.elect(i, m),
             _ => return None,
@@ -27,13 +29,15 @@ impl Decoder<'_> {
     fn shfl(&mut self, i: &Instruction, m: &mut Mods) -> Decoded {
         let sync = m.take("sync");
         let mode = m
-            .find(|w| Some(match w {
-                "up" => ShflMode::Up,
-                "down" => ShflMode::Down,
-                "bfly" => ShflMode::Bfly,
-                "idx" => ShflMode::Idx,
-                _ => return None,
-            }))
+            .find(|w| {
+                Some(match w {
+                    "up" => ShflMode::Up,
+                    "down" => ShflMode::Down,
+                    "bfly" => ShflMode::Bfly,
+                    "idx" => ShflMode::Idx,
+                    _ => return None,
+                })
+            })
             .ok_or("mode")?;
         if !sync || m.ty()? != Ty::B32 || i.operands.len() != 5 {
             return Err("form".into());
@@ -56,13 +60,15 @@ impl Decoder<'_> {
             return Err("form".into());
         }
         let mode = m
-            .find(|w| Some(match w {
-                "all" => VoteMode::All,
-                "any" => VoteMode::Any,
-                "uni" => VoteMode::Uni,
-                "ballot" => VoteMode::Ballot,
-                _ => return None,
-            }))
+            .find(|w| {
+                Some(match w {
+                    "all" => VoteMode::All,
+                    "any" => VoteMode::Any,
+                    "uni" => VoteMode::Uni,
+                    "ballot" => VoteMode::Ballot,
+                    _ => return None,
+                })
+            })
             .ok_or("mode")?;
         let _ = m.ty()?;
         let d = self.dst(operand(i, 0)?, if mode == VoteMode::Ballot { Width::W32 } else { Width::Pred })?;

@@ -35,7 +35,13 @@ fn combine(op: AtomOp, ty: AtomTy, old: u64, b: u64, c: u64) -> u64 {
     };
     match (op, ty) {
         (AtomOp::Exch, _) => b,
-        (AtomOp::Cas, _) => if old == b { c } else { old },
+        (AtomOp::Cas, _) => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
         (_, AtomTy::F32) => float(lane_float::F32, false),
         (_, AtomTy::F64) => float(lane_float::F64, false),
         (_, AtomTy::F16) => float(lane_float::F16, false),
@@ -46,8 +52,20 @@ fn combine(op: AtomOp, ty: AtomTy, old: u64, b: u64, c: u64) -> u64 {
         (AtomOp::And, _) => old & b,
         (AtomOp::Or, _) => old | b,
         (AtomOp::Xor, _) => old ^ b,
-        (AtomOp::Inc, _) => if old >= b { 0 } else { old + 1 },
-        (AtomOp::Dec, _) => if old == 0 || old > b { b } else { old - 1 },
+        (AtomOp::Inc, _) => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomOp::Dec, _) => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
         (AtomOp::Min, AtomTy::S32) => (old as i32).min(b as i32) as u32 as u64,
         (AtomOp::Max, AtomTy::S32) => (old as i32).max(b as i32) as u32 as u64,
         (AtomOp::Min, AtomTy::S64) => (old as i64).min(b as i64) as u64,
@@ -78,7 +96,9 @@ pub fn atomic(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
             let done = match area {
                 Area::Shared => in_shared(cta, w, op, pc, l, at[l], b, c, undefined),
                 Area::Local => {
-                    cta.report(FindingKind::InvalidAccess, w, pc, None, 1 << l, true, |_| ("an atomic on local memory".into(), None));
+                    cta.report(FindingKind::InvalidAccess, w, pc, None, 1 << l, true, |_| {
+                        ("an atomic on local memory".into(), None)
+                    });
                     None
                 }
                 _ => in_global(cta, w, op, pc, l, at[l], b, c, undefined),
@@ -89,7 +109,11 @@ pub fn atomic(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
         }
     }
     if let Some(d) = op.d {
-        if bytes == 8 { w.regs.put64(d, &old, m) } else { w.regs.put32(d, &old.map(|v| v as u32), m) }
+        if bytes == 8 {
+            w.regs.put64(d, &old, m)
+        } else {
+            w.regs.put32(d, &old.map(|v| v as u32), m)
+        }
         w.regs.set_poison(d, poison, m, pc);
     } else if poison != 0 {
         // A reduction onto bytes that were never written: nobody reads the old value, but the sum is garbage.
@@ -97,7 +121,17 @@ pub fn atomic(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
     }
 }
 
-fn in_shared(cta: &mut Cta, w: &mut Warp, op: &AtomicOp, pc: Pc, l: usize, at: u64, b: u64, c: u64, undefined: bool) -> Option<(u64, bool)> {
+fn in_shared(
+    cta: &mut Cta,
+    w: &mut Warp,
+    op: &AtomicOp,
+    pc: Pc,
+    l: usize,
+    at: u64,
+    b: u64,
+    c: u64,
+    undefined: bool,
+) -> Option<(u64, bool)> {
     let bytes = bytes_of(op.ty);
     if at % bytes as u64 != 0 || at + bytes as u64 > cta.shared.len() as u64 {
         bad_access(cta, w, pc, Area::Shared, at, bytes as u32, bytes as u32, 1 << l, true);
@@ -126,12 +160,26 @@ fn in_shared(cta: &mut Cta, w: &mut Warp, op: &AtomicOp, pc: Pc, l: usize, at: u
     Some((old, known))
 }
 
-fn in_global(cta: &mut Cta, w: &mut Warp, op: &AtomicOp, pc: Pc, l: usize, at: u64, b: u64, c: u64, undefined: bool) -> Option<(u64, bool)> {
+fn in_global(
+    cta: &mut Cta,
+    w: &mut Warp,
+    op: &AtomicOp,
+    pc: Pc,
+    l: usize,
+    at: u64,
+    b: u64,
+    c: u64,
+    undefined: bool,
+) -> Option<(u64, bool)> {
     let bytes = bytes_of(op.ty);
     let machine = cta.m;
     let found = slot_of(at).and_then(|(slot, offset)| {
         let buffer = machine.buffers.get(slot)?;
-        (offset >= 0 && offset as u64 + bytes as u64 <= buffer.bytes && offset as usize % bytes == 0).then_some((slot, buffer, offset as usize))
+        (offset >= 0 && offset as u64 + bytes as u64 <= buffer.bytes && offset as usize % bytes == 0).then_some((
+            slot,
+            buffer,
+            offset as usize,
+        ))
     });
     let Some((slot, buffer, offset)) = found else {
         bad_access(cta, w, pc, Area::Global, at, bytes as u32, bytes as u32, 1 << l, true);
@@ -139,7 +187,9 @@ fn in_global(cta: &mut Cta, w: &mut Warp, op: &AtomicOp, pc: Pc, l: usize, at: u
     };
     if buffer.read_only {
         let place = machine.global_place(slot, offset as i64, bytes as u32);
-        cta.report(FindingKind::InvalidAccess, w, pc, None, 1 << l, true, |_| (format!("an atomic on {} memory ({})", buffer.space, buffer.name), place));
+        cta.report(FindingKind::InvalidAccess, w, pc, None, 1 << l, true, |_| {
+            (format!("an atomic on {} memory ({})", buffer.space, buffer.name), place)
+        });
         return None;
     }
     let old = update(buffer, offset, bytes, |old| combine(op.op, op.ty, old, b, c));
@@ -166,7 +216,12 @@ fn in_global(cta: &mut Cta, w: &mut Warp, op: &AtomicOp, pc: Pc, l: usize, at: u
 fn update(buffer: &Buffer, offset: usize, bytes: usize, f: impl Fn(u64) -> u64) -> u64 {
     let changed = match bytes {
         8 => buffer.data.atomic64(offset).fetch_update(SeqCst, SeqCst, |old| Some(f(old))),
-        4 => buffer.data.atomic32(offset).fetch_update(SeqCst, SeqCst, |old| Some(f(old.into()) as u32)).map(u64::from).map_err(u64::from),
+        4 => buffer
+            .data
+            .atomic32(offset)
+            .fetch_update(SeqCst, SeqCst, |old| Some(f(old.into()) as u32))
+            .map(u64::from)
+            .map_err(u64::from),
         _ => {
             let shift = 8 * (offset % 4);
             let word = buffer.data.atomic32(offset & !3);

@@ -63,7 +63,16 @@ pub fn call(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32
     enter(cta, w, at, op, function, pc, mask, m)
 }
 
-fn enter(cta: &mut Cta, w: &mut Warp, at: usize, op: &crate::code::CallOp, function: usize, pc: Pc, mask: u32, m: u32) -> Step {
+fn enter(
+    cta: &mut Cta,
+    w: &mut Warp,
+    at: usize,
+    op: &crate::code::CallOp,
+    function: usize,
+    pc: Pc,
+    mask: u32,
+    m: u32,
+) -> Step {
     let machine = cta.m;
     let callee = &machine.code.functions[function];
     let caller = w.frame as u32;
@@ -76,7 +85,15 @@ fn enter(cta: &mut Cta, w: &mut Warp, at: usize, op: &crate::code::CallOp, funct
     }
     if op.args.len() != callee.params.len() {
         cta.report(FindingKind::InvalidAccess, w, pc, None, m, true, |_| {
-            (format!("{} is called with {} arguments, it has {} parameters", callee.name, op.args.len(), callee.params.len()), None)
+            (
+                format!(
+                    "{} is called with {} arguments, it has {} parameters",
+                    callee.name,
+                    op.args.len(),
+                    callee.params.len()
+                ),
+                None,
+            )
         });
         return Step::Next;
     }
@@ -99,7 +116,9 @@ fn enter(cta: &mut Cta, w: &mut Warp, at: usize, op: &crate::code::CallOp, funct
     for ((arg, values), (offset, bytes)) in op.args.iter().zip(&registers).zip(&callee.params) {
         for l in lanes_of(m) {
             match *arg {
-                CallValue::Local { offset: from, bytes: has } => copy_bytes(w, l, base + from, new_base + offset, has.min(*bytes)),
+                CallValue::Local { offset: from, bytes: has } => {
+                    copy_bytes(w, l, base + from, new_base + offset, has.min(*bytes))
+                }
                 CallValue::Row { .. } => {
                     let size = bytes.next_power_of_two().min(8);
                     w.local.store(l, new_base + offset, size, values[l], true);

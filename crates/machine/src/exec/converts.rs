@@ -60,7 +60,13 @@ fn e4m3_to_f16(code: u32) -> u32 {
     // Normal codes: the same fields, 8 binades up. Subnormal ones, n x 2^-9, are normal in f16: n as an f32 gives the fields.
     let normal = (magnitude << 7) + (8 << 10);
     let small = ((magnitude as f32).to_bits() >> 13).wrapping_sub((127 - 15 + 9) << 10);
-    let half = if magnitude >= 8 { normal } else if magnitude == 0 { 0 } else { small };
+    let half = if magnitude >= 8 {
+        normal
+    } else if magnitude == 0 {
+        0
+    } else {
+        small
+    };
     if magnitude == 0x7F { 0x7FFF } else { half | sign }
 }
 
@@ -121,11 +127,23 @@ mod tests {
     #[test]
     fn quick_conversions_agree_with_the_formats() {
         let mut x = 1u32;
-        let mut values: Vec<u32> = (0..200_000).map(|_| { x = x.wrapping_mul(1664525).wrapping_add(1013904223); x }).collect();
+        let mut values: Vec<u32> = (0..200_000)
+            .map(|_| {
+                x = x.wrapping_mul(1664525).wrapping_add(1013904223);
+                x
+            })
+            .collect();
         // Values around every representable step of the narrow formats.
         for h in 0..=0xFFFFu32 {
             let v = num::f16::to_f32(h as u16).to_bits();
-            values.extend([v, v.wrapping_add(1), v.wrapping_sub(1), v.wrapping_add(0x1000), v.wrapping_add(0x1001), v.wrapping_add(0x8_0000)]);
+            values.extend([
+                v,
+                v.wrapping_add(1),
+                v.wrapping_sub(1),
+                v.wrapping_add(0x1000),
+                v.wrapping_add(0x1001),
+                v.wrapping_add(0x8_0000),
+            ]);
         }
         for v in values {
             let f = f32::from_bits(v);

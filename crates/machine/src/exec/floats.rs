@@ -23,7 +23,13 @@ fn canonical(bits: u32) -> u32 {
 fn saturate(bits: u32) -> u32 {
     let v = f32::from_bits(bits);
     // NaN compares false and becomes zero.
-    if v >= 1.0 { 0x3F80_0000 } else if v > 0.0 { bits } else { 0 }
+    if v >= 1.0 {
+        0x3F80_0000
+    } else if v > 0.0 {
+        bits
+    } else {
+        0
+    }
 }
 
 /// A row with subnormal numbers flushed to zero.
@@ -156,7 +162,13 @@ mod tests {
             let got = exp2(v);
             assert!(got.to_bits().abs_diff(expected.to_bits()) <= 1, "{v}: {got} {expected}");
         }
-        for (v, expected) in [(f32::INFINITY, f32::INFINITY), (f32::NEG_INFINITY, 0.0), (0.0, 1.0), (-149.0, f32::from_bits(1)), (10.0, 1024.0)] {
+        for (v, expected) in [
+            (f32::INFINITY, f32::INFINITY),
+            (f32::NEG_INFINITY, 0.0),
+            (0.0, 1.0),
+            (-149.0, f32::from_bits(1)),
+            (10.0, 1024.0),
+        ] {
             assert_eq!(exp2(v), expected);
         }
         assert!(exp2(f32::NAN).is_nan());

@@ -15,7 +15,12 @@ const ALL_DEFINED: u64 = 0x0101_0101_0101_0101;
 
 /// The buffer that holds all lanes' bytes, its slot, their offsets, and whether these are all the same.
 #[inline(always)]
-fn one_buffer<'m>(buffers: &'m [Buffer], m: u32, at: &[u64; 32], span: u64) -> Option<(&'m Buffer, usize, [usize; 32], bool)> {
+fn one_buffer<'m>(
+    buffers: &'m [Buffer],
+    m: u32,
+    at: &[u64; 32],
+    span: u64,
+) -> Option<(&'m Buffer, usize, [usize; 32], bool)> {
     let first = at[m.trailing_zeros() as usize & 31];
     let (slot, offset) = slot_of(first)?;
     let b = buffers.get(slot)?;

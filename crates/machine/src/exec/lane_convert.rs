@@ -8,7 +8,21 @@ use crate::memory::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 /// Element types of `cvt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind { U8, S8, U16, S16, U32, S32, U64, S64, F16, Bf16, F32, F64, Tf32 }
+pub enum Kind {
+    U8,
+    S8,
+    U16,
+    S16,
+    U32,
+    S32,
+    U64,
+    S64,
+    F16,
+    Bf16,
+    F32,
+    F64,
+    Tf32,
+}
 
 const KINDS: [Kind; 13] = {
     use Kind::*;
@@ -18,7 +32,13 @@ const KINDS: [Kind; 13] = {
 /// Packed types of `cvt`; `F32` stands for two f32 operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Packed { F32, F16x2, Bf16x2, E4m3x2, E5m2x2 }
+pub enum Packed {
+    F32,
+    F16x2,
+    Bf16x2,
+    E4m3x2,
+    E5m2x2,
+}
 
 impl Packed {
     /// The type of a word.
@@ -179,7 +199,11 @@ fn to_float(v: i128, to: Kind, rounding: u64, imm: u64) -> u64 {
             Rounding::Down if lost < 0 => nearest.next_down(),
             Rounding::Up if lost > 0 => nearest.next_up(),
             Rounding::TowardZero if lost != 0 && (lost < 0) == (v > 0) => {
-                if v > 0 { nearest.next_down() } else { nearest.next_up() }
+                if v > 0 {
+                    nearest.next_down()
+                } else {
+                    nearest.next_up()
+                }
             }
             _ => nearest,
         };
@@ -189,7 +213,11 @@ fn to_float(v: i128, to: Kind, rounding: u64, imm: u64) -> u64 {
     let nearest = v as f64;
     let lost = v - nearest as i128;
     let odd = if lost != 0 && nearest.to_bits() & 1 == 0 {
-        if (lost > 0) == (v > 0) { f64::from_bits(nearest.to_bits() + 1) } else { f64::from_bits(nearest.to_bits() - 1) }
+        if (lost > 0) == (v > 0) {
+            f64::from_bits(nearest.to_bits() + 1)
+        } else {
+            f64::from_bits(nearest.to_bits() - 1)
+        }
     } else {
         nearest
     };
@@ -215,7 +243,11 @@ fn float(a: u64, from: Kind, to: Kind, rounding: u64, imm: u64) -> u64 {
         }
         Some(f) => {
             let code = finish(f, v, rounding, imm);
-            u64::from(if imm & FTZ != 0 && to == Kind::F32 && code & f.nan() < 1 << f.mantissa_bits { code & f.sign_bit() } else { code })
+            u64::from(if imm & FTZ != 0 && to == Kind::F32 && code & f.nan() < 1 << f.mantissa_bits {
+                code & f.sign_bit()
+            } else {
+                code
+            })
         }
     }
 }

@@ -13,15 +13,59 @@ use warpsmith_num::format::{Format, Overflow, Rounding};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FloatOp {
-    Add, Sub, Mul, Fma, Div, Min, Max, Abs, Neg, Sqrt, Rsqrt, Rcp, Ex2, Lg2, Sin, Cos, Tanh, CopySign,
-    IsFinite, IsInfinite, IsNumber, IsNan, IsNormal, IsSubnormal,
+    Add,
+    Sub,
+    Mul,
+    Fma,
+    Div,
+    Min,
+    Max,
+    Abs,
+    Neg,
+    Sqrt,
+    Rsqrt,
+    Rcp,
+    Ex2,
+    Lg2,
+    Sin,
+    Cos,
+    Tanh,
+    CopySign,
+    IsFinite,
+    IsInfinite,
+    IsNumber,
+    IsNan,
+    IsNormal,
+    IsSubnormal,
 }
 
 const OPS: [FloatOp; 24] = {
     use FloatOp::*;
     [
-        Add, Sub, Mul, Fma, Div, Min, Max, Abs, Neg, Sqrt, Rsqrt, Rcp, Ex2, Lg2, Sin, Cos, Tanh, CopySign, IsFinite, IsInfinite,
-        IsNumber, IsNan, IsNormal, IsSubnormal,
+        Add,
+        Sub,
+        Mul,
+        Fma,
+        Div,
+        Min,
+        Max,
+        Abs,
+        Neg,
+        Sqrt,
+        Rsqrt,
+        Rcp,
+        Ex2,
+        Lg2,
+        Sin,
+        Cos,
+        Tanh,
+        CopySign,
+        IsFinite,
+        IsInfinite,
+        IsNumber,
+        IsNan,
+        IsNormal,
+        IsSubnormal,
     ]
 };
 
@@ -125,7 +169,9 @@ fn single(a: u64, b: u64, c: u64, imm: u64) -> u64 {
                 (false, true) => x,
                 _ => {
                     // Order by value with -0 below +0: two's complement of sign-magnitude.
-                    let key = |v: u32| if v & f.sign_bit() != 0 { -i64::from(v & f.nan()) - 1 } else { i64::from(v & f.nan()) };
+                    let key = |v: u32| {
+                        if v & f.sign_bit() != 0 { -i64::from(v & f.nan()) - 1 } else { i64::from(v & f.nan()) }
+                    };
                     if (key(x) < key(y)) == (op == FloatOp::Min) { x } else { y }
                 }
             };
@@ -160,7 +206,11 @@ fn compute(op: FloatOp, x: f64, y: f64, z: f64, rounding: Rounding) -> f64 {
     let sum = |a: f64, b: f64| {
         let (v, e) = two_sum(a, b);
         // An exact zero of terms with opposite signs is -0 when rounding down.
-        if v == 0.0 && e == 0.0 && rounding == Rounding::Down && (a.is_sign_negative() || b.is_sign_negative()) { -0.0 } else { odd(v, e) }
+        if v == 0.0 && e == 0.0 && rounding == Rounding::Down && (a.is_sign_negative() || b.is_sign_negative()) {
+            -0.0
+        } else {
+            odd(v, e)
+        }
     };
     match op {
         FloatOp::Add => sum(x, y),
@@ -236,8 +286,20 @@ fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
                 (true, true) => f64::NAN,
                 (true, false) => y,
                 (false, true) => x,
-                _ if x == y => if (a >> 63 == 1) == min { x } else { y },
-                _ => if (x < y) == min { x } else { y },
+                _ if x == y => {
+                    if (a >> 63 == 1) == min {
+                        x
+                    } else {
+                        y
+                    }
+                }
+                _ => {
+                    if (x < y) == min {
+                        x
+                    } else {
+                        y
+                    }
+                }
             };
             (chosen, 0.0)
         }
@@ -249,7 +311,12 @@ fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
         FloatOp::IsSubnormal => return u64::from(x.is_subnormal()),
         _ => (compute(op, x, y, z, mode), 0.0),
     };
-    let r = if r == 0.0 && lost == 0.0 && mode == Rounding::Down && matches!(op, FloatOp::Add | FloatOp::Sub) && (x != 0.0 || y != 0.0) {
+    let r = if r == 0.0
+        && lost == 0.0
+        && mode == Rounding::Down
+        && matches!(op, FloatOp::Add | FloatOp::Sub)
+        && (x != 0.0 || y != 0.0)
+    {
         -0.0
     } else {
         directed(r, lost, mode)

@@ -72,7 +72,17 @@ pub fn areas(area: Area, at: &mut [u64; 32], m: u32) -> [(Area, u32); 3] {
 /// Misaligned or out of bounds: one finding, fatal. `place` names the spot.
 #[cold]
 #[inline(never)]
-pub fn bad_access(cta: &mut Cta, w: &Warp, pc: Pc, area: Area, at: u64, bytes: u32, align: u32, lanes: u32, write: bool) {
+pub fn bad_access(
+    cta: &mut Cta,
+    w: &Warp,
+    pc: Pc,
+    area: Area,
+    at: u64,
+    bytes: u32,
+    align: u32,
+    lanes: u32,
+    write: bool,
+) {
     let m = cta.m;
     let verb = if write { "written" } else { "read" };
     let place: Option<Place> = match area {
@@ -93,7 +103,13 @@ pub fn bad_access(cta: &mut Cta, w: &Warp, pc: Pc, area: Area, at: u64, bytes: u
     };
     if at % u64::from(align) != 0 {
         cta.report(FindingKind::MisalignedAccess, w, pc, None, lanes, true, |_| {
-            (format!("{bytes} bytes are {verb} at address {at:#x}, which is not a multiple of {align}{}", whose(&place)), place)
+            (
+                format!(
+                    "{bytes} bytes are {verb} at address {at:#x}, which is not a multiple of {align}{}",
+                    whose(&place)
+                ),
+                place,
+            )
         });
         return;
     }
@@ -106,7 +122,10 @@ pub fn bad_access(cta: &mut Cta, w: &Warp, pc: Pc, area: Area, at: u64, bytes: u
                     format!("{bytes} bytes are {verb} {} bytes before the start of {object} ({size} bytes)", -p.offset)
                 } else {
                     let over = p.offset + i64::from(bytes) - size as i64;
-                    format!("{bytes} bytes are {verb} at offset {} of {object}, which has {size} bytes: {over} too far", p.offset)
+                    format!(
+                        "{bytes} bytes are {verb} at offset {} of {object}, which has {size} bytes: {over} too far",
+                        p.offset
+                    )
                 }
             }
             None => format!("{bytes} bytes are {verb} at address {at:#x}, where nothing is allocated"),
@@ -147,7 +166,10 @@ pub fn in_flight(cta: &mut Cta, w: &Warp, pc: Pc, at: usize, len: usize, lanes: 
         let place = m.shared_place(at as i64, len as u32);
         let object = place.object.clone().unwrap_or_else(|| "shared memory".into());
         let verb = if write { "written" } else { "read" };
-        (format!("byte {} of {object} is {verb} while a cp.async into it has not been waited for", place.offset), Some(place))
+        (
+            format!("byte {} of {object} is {verb} while a cp.async into it has not been waited for", place.offset),
+            Some(place),
+        )
     });
 }
 

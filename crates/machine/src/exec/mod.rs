@@ -211,7 +211,11 @@ fn rare_clock(cta: &mut Cta, w: &mut Warp, i: &Instr, m: u32) {
     cta.ticks += 1;
     let now = cta.lane_instructions / 32 + cta.ticks;
     let v = if i.sub == 1 { now >> 32 } else { now };
-    if i.imm == 1 { w.regs.put64(i.d, &[v; 32], m) } else { w.regs.put32(i.d, &[v as u32; 32], m) }
+    if i.imm == 1 {
+        w.regs.put64(i.d, &[v; 32], m)
+    } else {
+        w.regs.put32(i.d, &[v as u32; 32], m)
+    }
     w.regs.define(i.d, m);
 }
 

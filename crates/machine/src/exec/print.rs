@@ -16,7 +16,9 @@ const MAX_TEXT: usize = 4096;
 
 fn argument(w: &Warp, op: &CallOp, n: usize, lane: usize) -> u64 {
     match op.args.get(n) {
-        Some(CallValue::Local { offset, bytes }) => w.local.load(lane, w.local_base() + offset, if *bytes >= 8 { 8 } else { 4 }).0,
+        Some(CallValue::Local { offset, bytes }) => {
+            w.local.load(lane, w.local_base() + offset, if *bytes >= 8 { 8 } else { 4 }).0
+        }
         Some(CallValue::Row { row, width }) => w.regs.lane(*row, *width == Width::W64, lane),
         None => 0,
     }
@@ -130,7 +132,11 @@ fn render(format: &str, next: &mut dyn FnMut(u64) -> u64, string: &dyn Fn(u64) -
             'g' | 'G' | 'a' | 'A' => format!("{}", f64::from_bits(next(8))),
             other => format!("%{other}"),
         };
-        let body = if flags.contains('+') && "dif".contains(kind) && !body.starts_with('-') { format!("+{body}") } else { body };
+        let body = if flags.contains('+') && "dif".contains(kind) && !body.starts_with('-') {
+            format!("+{body}")
+        } else {
+            body
+        };
         let width: i64 = width.parse().unwrap_or(0);
         let pad = (width.unsigned_abs() as usize).min(1000).saturating_sub(body.chars().count());
         if flags.contains('-') || width < 0 {
@@ -166,7 +172,9 @@ pub fn assert_fail(cta: &mut Cta, w: &mut Warp, op: &CallOp, pc: Pc, m: u32) {
     let what = text(cta, w, lane, argument(w, op, 0, lane));
     let file = text(cta, w, lane, argument(w, op, 1, lane));
     let line = argument(w, op, 2, lane) as u32;
-    cta.report(FindingKind::AssertFailed, w, pc, None, m, true, |_| (format!("assertion `{what}` failed ({file}:{line})"), None));
+    cta.report(FindingKind::AssertFailed, w, pc, None, m, true, |_| {
+        (format!("assertion `{what}` failed ({file}:{line})"), None)
+    });
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ pub fn run(r: &mut Registers, i: &Instr, m: u32, sides: &Sides) {
         Op::SetpLane => {
             let op = &sides.compares[i.side as usize];
             let results: Vec<(bool, bool)> = (0..32).map(|l| compare_lane(r, i, op, l)).collect();
-            let mask = |f: &dyn Fn(&(bool, bool)) -> bool| (0..32).fold(0u32, |a, l| a | u32::from(f(&results[l])) << l);
+            let mask =
+                |f: &dyn Fn(&(bool, bool)) -> bool| (0..32).fold(0u32, |a, l| a | u32::from(f(&results[l])) << l);
             if op.pair {
                 let (p, q) = (mask(&|x| x.0), mask(&|x| x.1));
                 let c = r.pred(i.c) ^ if i.flags & flag::COMBINE_NOT != 0 { u32::MAX } else { 0 };
@@ -123,9 +124,27 @@ fn lanes(r: &mut Registers, i: &Instr, m: u32, sides: &Sides) {
 
 fn set_value(to: Ty, p: bool, q: bool) -> u64 {
     match to {
-        Ty::F32 => if p { 0x3F80_0000 } else { 0 },
-        Ty::F16 => if p { 0x3C00 } else { 0 },
-        Ty::Bf16 => if p { 0x3F80 } else { 0 },
+        Ty::F32 => {
+            if p {
+                0x3F80_0000
+            } else {
+                0
+            }
+        }
+        Ty::F16 => {
+            if p {
+                0x3C00
+            } else {
+                0
+            }
+        }
+        Ty::Bf16 => {
+            if p {
+                0x3F80
+            } else {
+                0
+            }
+        }
         Ty::F16x2 => u64::from(p) * 0x3C00 | u64::from(q) * 0x3C00_0000,
         Ty::Bf16x2 => u64::from(p) * 0x3F80 | u64::from(q) * 0x3F80_0000,
         Ty::U16 | Ty::S16 => u64::from(p) * 0xFFFF,
@@ -209,7 +228,11 @@ fn carry(r: &mut Registers, i: &Instr, m: u32) {
         out |= u32::from(carried != subtract) << l;
         t[l] = (sum & limit) as u64;
     }
-    if wide { r.put64(i.d, &t, m) } else { r.put32(i.d, &t.map(|v| v as u32), m) }
+    if wide {
+        r.put64(i.d, &t, m)
+    } else {
+        r.put32(i.d, &t.map(|v| v as u32), m)
+    }
     if i.sub & 32 != 0 {
         r.put_pred(CARRY, out, m);
     }

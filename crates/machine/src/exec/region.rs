@@ -15,7 +15,17 @@ pub fn resolve(area: Area, at: u64) -> (Area, u64) {
 }
 
 /// Checks a range before it is read or written; false: a finding ended the run.
-pub fn check(cta: &mut Cta, w: &Warp, pc: Pc, area: Area, at: u64, len: u32, align: u32, lane: usize, write: bool) -> bool {
+pub fn check(
+    cta: &mut Cta,
+    w: &Warp,
+    pc: Pc,
+    area: Area,
+    at: u64,
+    len: u32,
+    align: u32,
+    lane: usize,
+    write: bool,
+) -> bool {
     let lanes = 1 << lane;
     match area {
         Area::Shared => {
@@ -34,13 +44,16 @@ pub fn check(cta: &mut Cta, w: &Warp, pc: Pc, area: Area, at: u64, len: u32, ali
             }
         }
         Area::Local => {
-            cta.report(FindingKind::InvalidAccess, w, pc, None, lanes, true, |_| ("a matrix instruction on local memory".into(), None));
+            cta.report(FindingKind::InvalidAccess, w, pc, None, lanes, true, |_| {
+                ("a matrix instruction on local memory".into(), None)
+            });
             return false;
         }
         _ => {
             let inside = slot_of(at).and_then(|(slot, offset)| {
                 let b = cta.m.buffers.get(slot)?;
-                (offset >= 0 && offset as u64 + u64::from(len) <= b.bytes && offset as u64 % u64::from(align) == 0).then_some((slot, offset, b))
+                (offset >= 0 && offset as u64 + u64::from(len) <= b.bytes && offset as u64 % u64::from(align) == 0)
+                    .then_some((slot, offset, b))
             });
             let Some((slot, offset, b)) = inside else {
                 bad_access(cta, w, pc, area, at, len, align, lanes, write);
@@ -48,7 +61,9 @@ pub fn check(cta: &mut Cta, w: &Warp, pc: Pc, area: Area, at: u64, len: u32, ali
             };
             if write && b.read_only {
                 let place = cta.m.global_place(slot, offset, len);
-                cta.report(FindingKind::InvalidAccess, w, pc, None, lanes, true, |_| (format!("a write to {} memory ({})", b.space, b.name), place));
+                cta.report(FindingKind::InvalidAccess, w, pc, None, lanes, true, |_| {
+                    (format!("a write to {} memory ({})", b.space, b.name), place)
+                });
                 return false;
             }
         }
@@ -81,7 +96,17 @@ pub fn fetch(cta: &mut Cta, pc: Pc, area: Area, at: u64, bytes: usize) -> (u64, 
 }
 
 /// Writes an element of a checked range. Undefined values that reach global memory are findings.
-pub fn put(cta: &mut Cta, w: &Warp, pc: Pc, area: Area, at: u64, bytes: usize, value: u64, undefined_from: Option<Pc>, lane: usize) {
+pub fn put(
+    cta: &mut Cta,
+    w: &Warp,
+    pc: Pc,
+    area: Area,
+    at: u64,
+    bytes: usize,
+    value: u64,
+    undefined_from: Option<Pc>,
+    lane: usize,
+) {
     if area == Area::Shared {
         let start = at as usize;
         cta.shared.store(start, bytes, value);

@@ -24,7 +24,15 @@ enum Shape {
 
 /// Offsets of all lanes, checked; None: a finding ended the run.
 #[inline(always)]
-fn offsets(cta: &mut Cta, w: &Warp, pc: Pc, m: u32, at: &[u64; 32], span: usize, write: bool) -> Option<([u32; 32], Shape)> {
+fn offsets(
+    cta: &mut Cta,
+    w: &Warp,
+    pc: Pc,
+    m: u32,
+    at: &[u64; 32],
+    span: usize,
+    write: bool,
+) -> Option<([u32; 32], Shape)> {
     let first = at[m.trailing_zeros() as usize & 31];
     let limit = cta.shared.len() as u64;
     let mut t = [0u32; 32];
@@ -227,7 +235,10 @@ fn same_byte(cta: &mut Cta, w: &Warp, op: &MemOp, pc: Pc, m: u32, t: &[u32; 32],
                 cta.report(FindingKind::SharedRace, w, pc, None, lanes, false, |machine| {
                     let place = machine.shared_place(t[l].into(), span as u32);
                     let object = place.object.clone().unwrap_or_else(|| "shared memory".into());
-                    let text = format!("lanes {l} and {k} write different values to byte {} of {object} in one instruction", place.offset);
+                    let text = format!(
+                        "lanes {l} and {k} write different values to byte {} of {object} in one instruction",
+                        place.offset
+                    );
                     (text, Some(place))
                 });
                 return;

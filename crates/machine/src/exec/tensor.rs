@@ -8,8 +8,8 @@ use warpsmith_num::{e4m3, e5m2};
 use crate::api::FindingKind;
 use crate::code::{Area, Elem, Fragment, Instr, MmaOp, Pc, RowId, WmmaMemOp};
 use crate::cta::Cta;
-use crate::exec::memory::{address_undefined, addresses, bad_access};
 use crate::exec::converts::{f16_to_f32, f32_to_f16};
+use crate::exec::memory::{address_undefined, addresses, bad_access};
 use crate::exec::{region, undefined};
 use crate::registers::Registers;
 use crate::warp::Warp;
@@ -237,7 +237,11 @@ fn undefined_result(w: &Warp, op: &MmaOp, pc: Pc) -> Option<(Vec<u32>, Pc)> {
             }
         }
         // C may be packed otherwise than D (f16 into f32): then any undefined C spreads over the row's lanes.
-        let own = if op.c.packed == packed { r.poison(op.c_rows[n]) } else { op.c_rows.iter().fold(0, |p, row| p | r.poison(*row)) };
+        let own = if op.c.packed == packed {
+            r.poison(op.c_rows[n])
+        } else {
+            op.c_rows.iter().fold(0, |p, row| p | r.poison(*row))
+        };
         mask | own
     });
     Some((masks.collect(), origin))
@@ -245,7 +249,9 @@ fn undefined_result(w: &Warp, op: &MmaOp, pc: Pc) -> Option<(Vec<u32>, Pc)> {
 
 /// Base and stride of a matrix in memory, which all lanes must agree on.
 fn matrix(cta: &mut Cta, w: &Warp, op: &WmmaMemOp, pc: Pc, mask: u32) -> Option<(Area, u64, u64)> {
-    if address_undefined(cta, w, &op.address, pc, mask) || undefined::reaches(cta, w, op.stride, pc, mask, "the value is a matrix's stride") {
+    if address_undefined(cta, w, &op.address, pc, mask)
+        || undefined::reaches(cta, w, op.stride, pc, mask, "the value is a matrix's stride")
+    {
         return None;
     }
     let at = addresses(w, &op.address);
@@ -290,7 +296,10 @@ pub fn wmma_load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, mask: u32) {
     let f = &op.fragment;
     let bytes = f.element.bytes();
     let (count, length) = if op.column_major { (f.cols, f.rows * bytes) } else { (f.rows, f.cols * bytes) };
-    if area == Area::Shared && bytes < 8 && (0..count).all(|n| cta.shared.is_defined(base as usize + n * stride as usize, length)) {
+    if area == Area::Shared
+        && bytes < 8
+        && (0..count).all(|n| cta.shared.is_defined(base as usize + n * stride as usize, length))
+    {
         // PERF: the usual case, with nothing to remember about undefined bytes.
         for (n, row) in op.rows.iter().enumerate() {
             let mut t = [0u32; 32];
@@ -312,7 +321,11 @@ pub fn wmma_load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, mask: u32) {
             t[l] |= v << (8 * bytes * e);
             poison |= u32::from(!ok) << l;
         }
-        if f.element == Elem::F64 { w.regs.put64(*row, &t, u32::MAX) } else { w.regs.put32(*row, &t.map(|v| v as u32), u32::MAX) }
+        if f.element == Elem::F64 {
+            w.regs.put64(*row, &t, u32::MAX)
+        } else {
+            w.regs.put32(*row, &t.map(|v| v as u32), u32::MAX)
+        }
         let origin = if poison != 0 && area == Area::Shared {
             let len = stride as usize * (if op.column_major { f.cols } else { f.rows });
             let end = (base as usize + len).min(cta.shared.len());

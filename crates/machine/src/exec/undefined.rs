@@ -32,8 +32,12 @@ pub fn special(op: Op) -> bool {
 pub fn pure(w: &mut Warp, i: &Instr, m: u32, pc: Pc, sides: &Sides) {
     let r = &mut w.regs;
     let (a, b, c) = (r.poison(i.a), r.poison(i.b), r.poison(i.c));
-    let wide = |row: RowId, want: u64, p: u32| lanes_of(m & !p).filter(|&l| r.r64(row)[l] == want).fold(0, |x, l| x | 1u32 << l);
-    let narrow = |row: RowId, want: u32, p: u32| lanes_of(m & !p).filter(|&l| r.r32(row)[l] == want).fold(0, |x, l| x | 1u32 << l);
+    let wide = |row: RowId, want: u64, p: u32| {
+        lanes_of(m & !p).filter(|&l| r.r64(row)[l] == want).fold(0, |x, l| x | 1u32 << l)
+    };
+    let narrow = |row: RowId, want: u32, p: u32| {
+        lanes_of(m & !p).filter(|&l| r.r32(row)[l] == want).fold(0, |x, l| x | 1u32 << l)
+    };
     let mut rows = vec![i.a, i.b, i.c];
     let poison = match i.op {
         Op::And32 => (a | b) & !narrow(i.a, 0, a) & !narrow(i.b, 0, b),
@@ -106,7 +110,11 @@ pub fn found(cta: &mut Cta, w: &Warp, origin: Pc, pc: Pc, lanes: u32, fatal: boo
     let other = (origin != pc).then_some(pc);
     cta.report(FindingKind::UninitializedRead, w, origin, other, lanes, fatal, |_| {
         let what = match &place {
-            Some(p) => format!("bytes of {} memory{} that were never written are read", p.space, p.object.as_ref().map_or(String::new(), |o| format!(" ({o})"))),
+            Some(p) => format!(
+                "bytes of {} memory{} that were never written are read",
+                p.space,
+                p.object.as_ref().map_or(String::new(), |o| format!(" ({o})"))
+            ),
             None => "a variable that was never written on this path is used".to_string(),
         };
         (format!("{what}; {how}"), place)
@@ -117,6 +125,7 @@ pub fn found(cta: &mut Cta, w: &Warp, origin: Pc, pc: Pc, lanes: u32, fatal: boo
 #[cold]
 #[inline(never)]
 pub fn guard(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, mask: u32) {
-    let how = if i.op == Op::Bra { "the value decides a branch" } else { "the value decides whether an instruction runs" };
+    let how =
+        if i.op == Op::Bra { "the value decides a branch" } else { "the value decides whether an instruction runs" };
     notes(cta, w, i.guard, pc, mask, how);
 }

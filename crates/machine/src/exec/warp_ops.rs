@@ -25,7 +25,13 @@ fn gathered(cta: &mut Cta, w: &mut Warp, at: usize, pc: Pc, members: RowId, mask
     if outside != 0 {
         let named = wanted[outside.trailing_zeros() as usize];
         cta.report(FindingKind::InactiveLane, w, pc, None, outside, true, |_| {
-            (format!("{} executes this with a member mask of {named:#010x}, which does not name it", lanes_text(outside)), None)
+            (
+                format!(
+                    "{} executes this with a member mask of {named:#010x}, which does not name it",
+                    lanes_text(outside)
+                ),
+                None,
+            )
         });
         return false;
     }
@@ -78,7 +84,8 @@ pub fn barrier(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: 
     }
     let first = mask.trailing_zeros() as usize;
     let (id, count) = (w.regs.r32(op.id)[first], op.count.map(|c| w.regs.r32(c)[first]));
-    let differs = lanes_of(mask).any(|l| w.regs.r32(op.id)[l] != id || op.count.is_some_and(|c| Some(w.regs.r32(c)[l]) != count));
+    let differs =
+        lanes_of(mask).any(|l| w.regs.r32(op.id)[l] != id || op.count.is_some_and(|c| Some(w.regs.r32(c)[l]) != count));
     let wrong = if differs {
         Some("lanes of one warp name different barriers".to_string())
     } else if id > 15 {
@@ -93,7 +100,9 @@ pub fn barrier(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: 
         return Step::Next;
     }
     if op.kind == BarrierKind::Arrive && count.is_none() {
-        cta.report(FindingKind::BarrierDivergence, w, pc, None, mask, true, |_| ("an arrival without a count of threads".into(), None));
+        cta.report(FindingKind::BarrierDivergence, w, pc, None, mask, true, |_| {
+            ("an arrival without a count of threads".into(), None)
+        });
         return Step::Next;
     }
     if cta.arrive(w, pc, op, id as usize, count, mask) {
@@ -183,7 +192,13 @@ fn shuffle(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, mask: u32) {
     }
     if absent != 0 {
         cta.report(FindingKind::InactiveLane, w, pc, None, absent, false, |_| {
-            (format!("{} reads a lane that does not take part in the shuffle: the value is undefined", lanes_text(absent)), None)
+            (
+                format!(
+                    "{} reads a lane that does not take part in the shuffle: the value is undefined",
+                    lanes_text(absent)
+                ),
+                None,
+            )
         });
     }
     let origin = w.regs.origin(op.a, pc);
@@ -220,7 +235,11 @@ fn vote(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, mask: u32) {
         };
         bits |= u32::from(result) << l;
     }
-    if op.mode == VoteMode::Ballot { w.regs.put32(op.d, &t, mask) } else { w.regs.put_pred(op.d, bits, mask) }
+    if op.mode == VoteMode::Ballot {
+        w.regs.put32(op.d, &t, mask)
+    } else {
+        w.regs.put_pred(op.d, bits, mask)
+    }
     w.regs.define(op.d, mask);
 }
 

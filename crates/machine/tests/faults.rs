@@ -1,0 +1,255 @@
+//! Each detector with a kernel that has the fault and a twin that must stay silent.
+
+mod common;
+use common::{kernel, one, options, run, run_with};
+use warpsmith_machine::{AsyncCopies, End};
+
+const STORE: &str = "mul.wide.u32 %rd30, %r0, 4;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;\n";
+const LANE_WORD: &str = "mov.u32 %r2, s;\nmul.lo.u32 %r1, %r0, 4;\nadd.u32 %r3, %r2, %r1;\n";
+
+/// Runs both; the first must have the finding (alone, at that opcode), the second none and complete.
+fn twins(kind: &str, opcode: &str, fault: &str, right: &str, block: u32) {
+    for seed in [0, 3] {
+        for copies in [AsyncCopies::Early, AsyncCopies::Late] {
+            let mut o = options();
+            (o.schedule_seed, o.async_copies) = (seed, copies);
+            let bad = run_with(&kernel(fault), &[7; 256], 4 * block as usize, 1, block, 0, &o);
+            let kinds = bad.kinds();
+            assert!(
+                kinds.contains(&kind),
+                "{kind} not found (seed {seed}): {:?} {:#?}",
+                bad.outcome.end,
+                bad.outcome.findings
+            );
+            assert!(kinds.iter().all(|k| *k == kind), "something else was found: {:#?}", bad.outcome.findings);
+            let f = bad.outcome.findings.iter().find(|f| f.kind.word() == kind).expect("just found");
+            assert!(
+                bad.outcome.findings.iter().any(|f| f.site.opcode == opcode),
+                "at {}: {}",
+                f.site.opcode,
+                f.message
+            );
+            let good = run_with(&kernel(right), &[7; 256], 4 * block as usize, 1, block, 0, &o);
+            assert_eq!(good.outcome.findings, [], "false alarm of the twin of {kind}");
+            assert_eq!(good.outcome.end, End::Completed);
+        }
+    }
+}
+
+#[test]
+fn out_of_bounds() {
+    let load =
+        |bytes: u32| format!("mov.u32 %r63, 0;\nadd.u64 %rd2, %rd0, {bytes};\nld.global.u32 %r63, [%rd2];\n{STORE}");
+    twins("out_of_bounds", "ld.global.u32", &load(256), &load(252), 32);
+    let before = run(&kernel(&load(0).replace("add.u64 %rd2, %rd0, 0", "sub.u64 %rd2, %rd0, 4")), &[7; 256], 128, 32);
+    let f = one(&before);
+    let place = f.place.as_ref().expect("a place");
+    assert_eq!(
+        (place.space, place.object.as_deref(), place.offset, place.object_bytes),
+        ("global", Some("in"), -4, 256)
+    );
+    assert_eq!(before.outcome.end, End::Faulted);
+    let store = |n: u32| format!("mov.u32 %r63, 1;\nadd.u32 %r0, %r0, {n};\n{STORE}");
+    twins("out_of_bounds", "st.global.u32", &store(1), &store(0), 32);
+    let shared = |bytes: u32| {
+        format!(".shared .align 4 .b8 s[{bytes}];\n{LANE_WORD}st.shared.u32 [%r3], %r0;\nmov.u32 %r63, 0;\n{STORE}")
+    };
+    twins("out_of_bounds", "st.shared.u32", &shared(124), &shared(128), 32);
+    let local = |at: u32| {
+        format!(".local .align 4 .b8 d[16];\nmov.u64 %rd2, d;\nst.local.u32 [%rd2+{at}], 1;\nmov.u32 %r63, 0;\n{STORE}")
+    };
+    twins("out_of_bounds", "st.local.u32", &local(16), &local(12), 32);
+    let null = "mov.u64 %rd2, 0;\nld.global.u32 %r63, [%rd2];\n".to_string() + STORE;
+    twins("out_of_bounds", "ld.global.u32", &null, &load(0), 32);
+}
+
+#[test]
+fn misaligned() {
+    let load = |at: u32| format!("ld.global.v2.u32 {{%r63, %r1}}, [%rd0+{at}];\n{STORE}");
+    twins("misaligned_access", "ld.global.v2.u32", &load(4), &load(8), 32);
+    let shared =
+        |at: u32| format!(".shared .align 16 .b8 s[64];\nst.shared.u32 [s+{at}], 1;\nmov.u32 %r63, 0;\n{STORE}");
+    twins("misaligned_access", "st.shared.u32", &shared(6), &shared(8), 32);
+}
+
+#[test]
+fn uninitialised_values_are_followed_to_where_they_matter() {
+    // A register that only lane 0 wrote, handed round by a shuffle.
+    let shuffle = |from: &str| {
+        format!(
+            "setp.ne.u32 %p0, %r0, 0;\n@%p0 bra SKIP;\nmov.u32 %r5, 7;\nSKIP:\nshfl.sync.idx.b32 %r63, %r5, {from}, 31, -1;\n{STORE}"
+        )
+    };
+    twins("uninitialized_read", "shfl.sync.idx.b32", &shuffle("3"), &shuffle("0"), 32);
+    // Shared memory nobody wrote: the load is the site, the store to global the use.
+    let shared = |write: &str| {
+        format!(
+            ".shared .align 4 .b8 s[128];\n{LANE_WORD}{write}ld.shared.u32 %r5, [%r3];\nadd.u32 %r63, %r5, 1;\n{STORE}"
+        )
+    };
+    twins("uninitialized_read", "ld.shared.u32", &shared(""), &shared("st.shared.u32 [%r3], %r0;\n"), 32);
+    let r = run(&kernel(&shared("")), &[7; 256], 128, 32);
+    let f = one(&r);
+    assert_eq!(f.other.as_ref().map(|o| o.opcode.as_str()), Some("st.global.u32"));
+    assert_eq!(f.place.as_ref().and_then(|p| p.object.as_deref()), Some("s"));
+    assert_eq!(f.count, 32);
+    assert!(r.memory.initialized(r.output).iter().all(|b| !b), "what was stored is still undefined");
+    // A branch on an undefined value; the twin reads it, but a defined zero settles the conjunction.
+    let branch = |op: &str| {
+        format!(
+            "setp.eq.u32 %p0, %r5, 3;\nsetp.eq.u32 %p1, %r0, 100;\n{op}\n@%p2 bra END;\nEND:\nmov.u32 %r63, 0;\n{STORE}"
+        )
+    };
+    twins(
+        "uninitialized_read",
+        "setp.eq.u32",
+        &branch("or.pred %p2, %p0, %p1;"),
+        &branch("and.pred %p2, %p0, %p1;"),
+        32,
+    );
+    // An undefined address; a selection that takes the defined side.
+    let address = |p: &str| {
+        format!(
+            "setp.ge.u32 %p0, %r0, {p};\nselp.b64 %rd3, 0, %rd5, %p0;\nadd.u64 %rd4, %rd0, %rd3;\nld.global.u32 %r63, [%rd4];\n{STORE}"
+        )
+    };
+    twins("uninitialized_read", "selp.b64", &address("1"), &address("0"), 32);
+    // Multiplication by zero does not make garbage right.
+    let times = |a: &str| format!("mul.lo.u32 %r63, {a}, 0;\n{STORE}");
+    twins("uninitialized_read", "mul.lo.u32", &times("%r5"), &times("%r0"), 32);
+}
+
+#[test]
+fn shared_races() {
+    let exchange = |barrier: &str| {
+        format!(
+            ".shared .align 4 .b8 s[256];\n{LANE_WORD}st.shared.u32 [%r3], %r0;\n{barrier}xor.b32 %r4, %r1, 128;\nadd.u32 %r5, %r2, %r4;\nld.shared.u32 %r63, [%r5];\n"
+        )
+    };
+    // Without the barrier the read may also find nothing: both are findings; look for the race itself.
+    let bad = run(&kernel(&format!("{}mov.u32 %r63, 0;\n{STORE}", exchange(""))), &[0; 4], 256, 64);
+    assert!(!bad.kinds().is_empty() && bad.kinds().iter().all(|k| *k == "shared_race"), "{:#?}", bad.outcome.findings);
+    let good = run(&kernel(&format!("{}{STORE}", exchange("bar.sync 0;\n"))), &[0; 4], 256, 64);
+    assert_eq!((&good.outcome.end, good.kinds()), (&End::Completed, vec![]));
+    // A second round that writes before all have read.
+    let rounds = |barrier: &str| format!("{}{barrier}st.shared.u32 [%r3], %r0;\n{STORE}", exchange("bar.sync 0;\n"));
+    twins("shared_race", "st.shared.u32", &rounds(""), &rounds("bar.sync 0;\n"), 64);
+    let f = run(&kernel(&rounds("")), &[0; 4], 256, 64);
+    assert_eq!(one(&f).other.as_ref().map(|o| o.opcode.as_str()), Some("ld.shared.u32"));
+    // Bytes of one word by different warps are no race; the same byte is.
+    let bytes = |mul: u32| {
+        format!(
+            ".shared .align 4 .b8 s[64];\nmov.u32 %r2, s;\nand.b32 %r4, %r0, {mul};\nadd.u32 %r3, %r2, %r4;\nst.shared.u8 [%r3], 5;\nmov.u32 %r63, 0;\n{STORE}"
+        )
+    };
+    twins("shared_race", "st.shared.u8", &bytes(31), &bytes(63), 64);
+    // Lanes of one warp: different values to one place in one instruction; the same value is fine.
+    let lanes = |v: &str| format!(".shared .align 4 .b8 s[4];\nst.shared.u32 [s], {v};\nmov.u32 %r63, 0;\n{STORE}");
+    twins("shared_race", "st.shared.u32", &lanes("%r0"), &lanes("7"), 32);
+    // Atomics order nothing else, but do not race with each other.
+    let atomics = |last: &str| {
+        format!(
+            ".shared .align 4 .b8 s[4];\nsetp.eq.u32 %p0, %r0, 0;\n@%p0 st.shared.u32 [s], 0;\nbar.sync 0;\nred.shared.add.u32 [s], 1;\n{last}ld.shared.u32 %r63, [s];\n{STORE}"
+        )
+    };
+    twins("shared_race", "ld.shared.u32", &atomics(""), &atomics("bar.sync 0;\n"), 64);
+}
+
+#[test]
+fn copies_in_flight() {
+    let copy = |wait: &str| {
+        format!(
+            ".shared .align 16 .b8 s[512];\nmov.u32 %r2, s;\nmul.lo.u32 %r1, %r0, 16;\nadd.u32 %r3, %r2, %r1;\nmov.u32 %r63, 0;\nst.shared.v4.u32 [%r3], {{%r63, %r63, %r63, %r63}};\n\
+             cp.async.cg.shared.global [%r3], [%rd0], 16;\ncp.async.commit_group;\n{wait}ld.shared.u32 %r63, [%r3];\ncp.async.wait_group 0;\n{STORE}"
+        )
+    };
+    twins("async_in_flight", "ld.shared.u32", &copy("cp.async.wait_group 1;\n"), &copy("cp.async.wait_group 0;\n"), 32);
+    // Another warp reads after the owner has waited, but without a barrier.
+    let cross = |barrier: &str| {
+        format!(
+            ".shared .align 16 .b8 s[1024];\nmov.u32 %r2, s;\nmul.lo.u32 %r1, %r0, 16;\nadd.u32 %r3, %r2, %r1;\ncp.async.cg.shared.global [%r3], [%rd0], 16;\ncp.async.wait_all;\n{barrier}\
+             xor.b32 %r4, %r1, 512;\nadd.u32 %r5, %r2, %r4;\nld.shared.u32 %r6, [%r5];\nmov.u32 %r63, 0;\n{STORE}"
+        )
+    };
+    let bad = run(&kernel(&cross("")), &[7; 256], 256, 64);
+    assert!(bad.kinds().contains(&"shared_race"), "{:#?}", bad.outcome.findings);
+    assert_eq!(run(&kernel(&cross("bar.sync 0;\n")), &[7; 256], 256, 64).kinds(), Vec::<&str>::new());
+    // A buffer that is refilled while another warp may still read it: seen at the copy's issue.
+    let refill = |barrier: &str| {
+        format!(
+            ".shared .align 16 .b8 s[1024];\nmov.u32 %r2, s;\nmul.lo.u32 %r1, %r0, 16;\nadd.u32 %r3, %r2, %r1;\ncp.async.cg.shared.global [%r3], [%rd0], 16;\ncp.async.wait_all;\nbar.sync 0;\n\
+             xor.b32 %r4, %r1, 512;\nadd.u32 %r5, %r2, %r4;\nld.shared.u32 %r63, [%r5];\n{barrier}cp.async.cg.shared.global [%r3], [%rd0], 16;\ncp.async.wait_all;\n{STORE}"
+        )
+    };
+    twins("shared_race", "cp.async.cg.shared.global", &refill(""), &refill("bar.sync 0;\n"), 64);
+}
+
+#[test]
+fn barriers_that_do_not_meet() {
+    let divergent = |p: &str| {
+        format!(
+            "setp.lt.u32 %p0, %r0, {p};\n@%p0 bra A;\nbar.sync 0;\nbra B;\nA:\nbar.sync 1;\nB:\nmov.u32 %r63, 0;\n{STORE}"
+        )
+    };
+    twins("barrier_divergence", "bar.sync", &divergent("16"), &divergent("32"), 32);
+    let counts = |n: u32| {
+        format!(
+            "setp.lt.u32 %p0, %r0, 32;\n@%p0 bra A;\nbar.sync 1, 64;\nbra B;\nA:\nbar.sync 1, {n};\nB:\nmov.u32 %r63, 0;\n{STORE}"
+        )
+    };
+    twins("barrier_divergence", "bar.sync", &counts(96), &counts(64), 64);
+    // Warp 0 waits for a barrier that nobody else comes to.
+    let deadlock =
+        |n: u32| format!("setp.ge.u32 %p0, %r0, 32;\n@%p0 bra B;\nbar.sync 1, {n};\nB:\nmov.u32 %r63, 0;\n{STORE}");
+    twins("deadlock", "bar.sync", &deadlock(64), &deadlock(32), 64);
+    // Threads that have left are not waited for.
+    let left = "setp.ge.u32 %p0, %r0, 40;\nmov.u32 %r63, 0;\n@%p0 bra END;\nbar.sync 0;\nEND:\n".to_string() + STORE;
+    let r = run(&kernel(&left), &[0; 4], 256, 64);
+    assert_eq!(r.outcome.end, End::Completed, "{:?}", r.outcome.findings);
+}
+
+#[test]
+fn traps_and_asserts() {
+    let trap = |n: u32| format!("setp.ne.u32 %p0, %r0, {n};\n@%p0 bra OK;\ntrap;\nOK:\nmov.u32 %r63, 0;\n{STORE}");
+    twins("trap", "trap", &trap(3), &trap(77), 32);
+}
+
+#[test]
+fn lanes_outside_a_mask() {
+    let shuffle = |mask: &str| {
+        format!(
+            "setp.ge.u32 %p0, %r0, 16;\nmov.u32 %r63, 0;\n@%p0 bra END;\nshfl.sync.bfly.b32 %r63, %r0, {mask}, 31, 0xFFFF;\nEND:\n{STORE}"
+        )
+    };
+    twins("inactive_lane", "shfl.sync.bfly.b32", &shuffle("16"), &shuffle("8"), 32);
+    let member = |mask: &str| format!("shfl.sync.bfly.b32 %r63, %r0, 1, 31, {mask};\n{STORE}");
+    twins("inactive_lane", "shfl.sync.bfly.b32", &member("0x7FFFFFFF"), &member("-1"), 32);
+}
+
+#[test]
+fn matrix_instructions_by_part_of_a_warp() {
+    let part = |n: u32| {
+        format!(
+            ".shared .align 16 .b8 s[128];\n{LANE_WORD}st.shared.u32 [%r3], %r0;\nbar.sync 0;\nand.b32 %r7, %r0, 7;\nmad.lo.u32 %r8, %r7, 16, %r2;\nmov.u32 %r63, 0;\n\
+             setp.ge.u32 %p0, %r0, {n};\n@%p0 bra WAIT;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r63}}, [%r8];\nbra END;\nWAIT:\nbar.sync 0;\nEND:\n{STORE}"
+        )
+    };
+    let r = run(&kernel(&part(16)), &[0; 4], 128, 32);
+    assert_eq!(r.outcome.end, End::Faulted);
+    assert!(
+        r.kinds().iter().all(|k| *k == "divergent_aligned" || *k == "barrier_divergence"),
+        "{:?}",
+        r.outcome.findings
+    );
+    assert_eq!(run(&kernel(&part(32)), &[0; 4], 128, 32).kinds(), Vec::<&str>::new());
+}
+
+#[test]
+fn read_only_memory_is_not_written() {
+    let text = ".param_write";
+    let _ = text;
+    let body =
+        "mov.u64 %rd2, in;\ncvta.param.u64 %rd3, %rd2;\nst.u32 [%rd3], 1;\nmov.u32 %r63, 0;\n".to_string() + STORE;
+    let r = run(&kernel(&body), &[0; 4], 128, 32);
+    assert_eq!(r.kinds(), ["invalid_access"], "{:?}", r.outcome.findings);
+}

@@ -1,0 +1,148 @@
+//! Instructions in which lanes act together, divergence, calls.
+
+mod common;
+use common::{REGISTERS, kernel, lanes, module, options, run, run_with};
+use warpsmith_machine::End;
+
+fn expect(body: &str, f: impl Fn(u32) -> u32) {
+    assert_eq!(lanes(body), (0..32).map(f).collect::<Vec<_>>(), "{body}");
+}
+
+#[test]
+fn shuffles() {
+    expect("shfl.sync.bfly.b32 %r63, %r0, 1, 31, -1;", |l| l ^ 1);
+    expect("shfl.sync.down.b32 %r63, %r0, 4, 31, -1;", |l| if l + 4 < 32 { l + 4 } else { l });
+    expect("shfl.sync.up.b32 %r63, %r0, 4, 0, -1;", |l| if l >= 4 { l - 4 } else { l });
+    expect("shfl.sync.idx.b32 %r63, %r0, 7, 31, -1;", |_| 7);
+    // Segments of 8 lanes: c = (32 - 8) << 8 | 31.
+    expect("shfl.sync.idx.b32 %r63, %r0, 2, 6175, -1;", |l| l / 8 * 8 + 2);
+    expect("shfl.sync.down.b32 %r1|%p0, %r0, 4, 6175, -1;\nselp.u32 %r63, %r1, 99, %p0;", |l| {
+        if l % 8 < 4 { l + 4 } else { 99 }
+    });
+}
+
+#[test]
+fn votes_matches_and_reductions() {
+    let odd = "and.b32 %r1, %r0, 1;\nsetp.eq.s32 %p0, %r1, 1;\n";
+    expect(&format!("{odd}vote.sync.ballot.b32 %r63, %p0, -1;"), |_| 0xAAAA_AAAA);
+    expect(
+        &format!(
+            "{odd}vote.sync.any.pred %p1, %p0, -1;\nvote.sync.all.pred %p2, %p0, -1;\nselp.u32 %r2, 1, 0, %p1;\nselp.u32 %r63, 5, %r2, %p2;"
+        ),
+        |_| 1,
+    );
+    expect(&format!("{odd}vote.sync.uni.pred %p1, !%p0, -1;\nselp.u32 %r63, 1, 0, %p1;"), |_| 0);
+    expect("and.b32 %r1, %r0, 3;\nmatch.any.sync.b32 %r63, %r1, -1;", |l| 0x1111_1111 << (l % 4));
+    expect("mov.u32 %r1, 5;\nmatch.all.sync.b32 %r2|%p0, %r1, -1;\nselp.u32 %r63, %r2, 0, %p0;", |_| u32::MAX);
+    expect("redux.sync.add.s32 %r63, %r0, -1;", |_| 496);
+    expect("sub.s32 %r1, %r0, 5;\nredux.sync.min.s32 %r63, %r1, -1;", |_| -5i32 as u32);
+    expect("sub.s32 %r1, %r0, 5;\nredux.sync.max.u32 %r63, %r1, -1;", |_| u32::MAX);
+    expect("redux.sync.xor.b32 %r63, %r0, -1;", |_| 0);
+    expect("elect.sync %r1|%p0, -1;\nselp.u32 %r63, 1, 0, %p0;", |l| u32::from(l == 0));
+    expect("activemask.b32 %r63;", |_| u32::MAX);
+}
+
+#[test]
+fn lanes_that_part_come_together_again() {
+    expect(
+        "and.b32 %r1, %r0, 1;\nsetp.eq.s32 %p0, %r1, 1;\n@%p0 bra ODD;\nmov.u32 %r2, 10;\nbra.uni JOIN;\nODD:\nmov.u32 %r2, 20;\n\
+         JOIN:\nactivemask.b32 %r3;\nsetp.eq.s32 %p1, %r3, -1;\nselp.u32 %r63, %r2, 0, %p1;",
+        |l| if l % 2 == 1 { 20 } else { 10 },
+    );
+    // Each lane loops as often as its number says.
+    expect(
+        "mov.u32 %r1, 0;\nmov.u32 %r2, 0;\nLOOP:\nadd.u32 %r2, %r2, %r1;\nadd.u32 %r1, %r1, 1;\nsetp.le.u32 %p0, %r1, %r0;\n@%p0 bra LOOP;\n\
+         mov.u32 %r63, %r2;",
+        |l| l * (l + 1) / 2,
+    );
+    expect(
+        "and.b32 %r1, %r0, 3;\nts: .branchtargets A, B, C, D;\nbrx.idx %r1, ts;\nA: mov.u32 %r63, 1;\nbra E;\nB: mov.u32 %r63, 2;\nbra E;\n\
+         C: mov.u32 %r63, 3;\nbra E;\nD: mov.u32 %r63, 4;\nE:\n",
+        |l| l % 4 + 1,
+    );
+}
+
+#[test]
+fn a_lane_may_wait_for_another_of_its_warp() {
+    // Lane 1 spins, at a lower program counter, until lane 0 has written.
+    let body = "mov.u32 %r63, 0;\nsetp.eq.u32 %p0, %r0, 0;\n@%p0 bra WRITE;\nsetp.ne.u32 %p1, %r0, 1;\n@%p1 bra DONE;\n\
+                SPIN:\nld.volatile.shared.u32 %r2, [flag];\nsetp.eq.u32 %p2, %r2, 0;\n@%p2 bra SPIN;\nmov.u32 %r63, %r2;\nbra DONE;\n\
+                WRITE:\nst.volatile.shared.u32 [flag], 7;\nDONE:\n";
+    let init = "st.shared.u32 [flag], 0;\nbar.sync 0;\n";
+    let store = "mul.wide.u32 %rd30, %r0, 4;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;";
+    let text = kernel(&format!(".shared .align 4 .b8 flag[4];\n{init}{body}{store}"));
+    let r = run(&text, &[0; 4], 128, 32);
+    assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{:?}", r.outcome.findings);
+    assert_eq!(r.words()[1], 7);
+}
+
+#[test]
+fn functions_take_and_return_values() {
+    let text = module(&format!(
+        ".func (.param .b32 back) triangle(.param .b32 n)\n{{\n{REGISTERS}ld.param.u32 %r1, [n];\nsetp.eq.u32 %p0, %r1, 0;\nmov.u32 %r2, 0;\n@%p0 bra END;\n\
+         sub.u32 %r3, %r1, 1;\n{{\n.param .b32 arg;\n.param .b32 ret0;\nst.param.b32 [arg], %r3;\ncall.uni (ret0), triangle, (arg);\nld.param.b32 %r4, [ret0];\n}}\n\
+         add.u32 %r2, %r4, %r1;\nEND:\nst.param.b32 [back], %r2;\nret;\n}}\n\
+         .visible .entry k(.param .u64 in, .param .u64 out)\n{{\n{REGISTERS}ld.param.u64 %rd1, [out];\nmov.u32 %r0, %tid.x;\n{{\n.param .b32 arg;\n.param .b32 ret0;\n\
+         st.param.b32 [arg], %r0;\ncall.uni (ret0), triangle, (arg);\nld.param.b32 %r63, [ret0];\n}}\nmul.wide.u32 %rd30, %r0, 4;\nadd.u64 %rd31, %rd1, %rd30;\n\
+         st.global.u32 [%rd31], %r63;\nret;\n}}"
+    ));
+    let r = run(&text, &[0; 4], 128, 32);
+    assert_eq!(r.outcome.end, End::Completed, "{:?}", r.outcome.findings);
+    assert_eq!(r.outcome.findings, []);
+    assert_eq!(r.words(), (0..32).map(|l| l * (l + 1) / 2).collect::<Vec<_>>());
+}
+
+#[test]
+fn calls_through_a_pointer_reach_the_right_function() {
+    let f = |name: &str, add: u32| {
+        format!(
+            ".func (.param .b32 back) {name}(.param .b32 n)\n{{\n{REGISTERS}ld.param.u32 %r1, [n];\nadd.u32 %r2, %r1, {add};\nst.param.b32 [back], %r2;\nret;\n}}\n"
+        )
+    };
+    let text = module(&format!(
+        "{}{}.visible .entry k(.param .u64 in, .param .u64 out)\n{{\n{REGISTERS}ld.param.u64 %rd1, [out];\nmov.u32 %r0, %tid.x;\nmov.u64 %rd2, f;\nmov.u64 %rd3, g;\n\
+         and.b32 %r1, %r0, 1;\nsetp.eq.u32 %p0, %r1, 0;\nselp.b64 %rd4, %rd2, %rd3, %p0;\n{{\n.param .b32 arg;\n.param .b32 ret0;\nst.param.b32 [arg], %r0;\n\
+         proto: .callprototype (.param .b32 _) _ (.param .b32 _);\ncall (ret0), %rd4, (arg), proto;\nld.param.b32 %r63, [ret0];\n}}\nmul.wide.u32 %rd30, %r0, 4;\n\
+         add.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;\nret;\n}}",
+        f("f", 100),
+        f("g", 200)
+    ));
+    let r = run(&text, &[0; 4], 128, 32);
+    assert_eq!(r.outcome.end, End::Completed, "{:?}", r.outcome.findings);
+    assert_eq!(r.words(), (0..32).map(|l| l + if l % 2 == 0 { 100 } else { 200 }).collect::<Vec<_>>());
+}
+
+#[test]
+fn barriers_count_vote_and_pair() {
+    // Each thread reads what another warp wrote; barrier reductions over all threads.
+    let body = ".shared .align 4 .b8 s[1024];\nmul.lo.u32 %r1, %r0, 4;\nmov.u32 %r2, s;\nadd.u32 %r3, %r2, %r1;\nst.shared.u32 [%r3], %r0;\nbar.sync 0;\n\
+                sub.u32 %r4, 255, %r0;\nmul.lo.u32 %r5, %r4, 4;\nadd.u32 %r6, %r2, %r5;\nld.shared.u32 %r7, [%r6];\nsetp.lt.u32 %p0, %r0, 100;\n\
+                bar.red.popc.u32 %r8, 1, %p0;\nbar.red.and.pred %p1, 2, %p0;\nselp.u32 %r9, 5000, 0, %p1;\nadd.u32 %r63, %r7, %r8;\nadd.u32 %r63, %r63, %r9;\n\
+                mul.wide.u32 %rd30, %r0, 4;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;";
+    for seed in [0, 1, 2] {
+        let mut o = options();
+        o.schedule_seed = seed;
+        let r = run_with(&kernel(body), &[0; 4], 1024, 1, 256, 0, &o);
+        assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{:?}", r.outcome.findings);
+        assert_eq!(r.words(), (0..256).map(|t| 255 - t + 100).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_producer_arrives_and_a_consumer_waits() {
+    // Warp 0 fills and arrives, warp 1 waits and reads; the other way round for the next round.
+    let body = ".shared .align 4 .b8 s[128];\nmov.u32 %r2, s;\nand.b32 %r1, %r0, 31;\nmul.lo.u32 %r3, %r1, 4;\nadd.u32 %r3, %r2, %r3;\nmov.u32 %r10, 0;\nmov.u32 %r11, 0;\n\
+                setp.ge.u32 %p0, %r0, 32;\n@%p0 bra CONSUME;\n\
+                PRODUCE:\nsetp.eq.u32 %p1, %r10, 0;\n@%p1 bra FIRST;\nbar.sync 2, 64;\nFIRST:\nadd.u32 %r4, %r10, %r1;\nst.shared.u32 [%r3], %r4;\nbar.arrive 1, 64;\n\
+                add.u32 %r10, %r10, 1;\nsetp.lt.u32 %p2, %r10, 4;\n@%p2 bra PRODUCE;\nbra DONE;\n\
+                CONSUME:\nbar.sync 1, 64;\nxor.b32 %r5, %r1, 1;\nmul.lo.u32 %r6, %r5, 4;\nadd.u32 %r6, %r2, %r6;\nld.shared.u32 %r7, [%r6];\nadd.u32 %r11, %r11, %r7;\n\
+                add.u32 %r10, %r10, 1;\nsetp.ge.u32 %p3, %r10, 4;\n@%p3 bra STORE;\nbar.arrive 2, 64;\nbra CONSUME;\n\
+                STORE:\nmul.wide.u32 %rd30, %r1, 4;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r11;\nDONE:\n";
+    for seed in [0, 5] {
+        let mut o = options();
+        o.schedule_seed = seed;
+        let r = run_with(&kernel(body), &[0; 4], 128, 1, 64, 0, &o);
+        assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{:#?}", r.outcome.findings);
+        assert_eq!(r.words(), (0..32).map(|l: u32| 4 * (l ^ 1) + 6).collect::<Vec<_>>());
+    }
+}
