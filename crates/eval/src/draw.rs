@@ -228,7 +228,7 @@ impl Dice {
             self.left = 4;
         }
         self.left -= 1;
-        (self.words[self.left] as u64 * n as u64 >> 32) as usize
+        ((self.words[self.left] as u64 * n as u64) >> 32) as usize
     }
 
     fn shuffle<T>(&mut self, items: &mut [T]) {

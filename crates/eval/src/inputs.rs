@@ -26,7 +26,7 @@ pub struct Inputs {
 #[derive(Debug, Clone)]
 pub enum Numbers {
     /// The built-in attention: from the codes, and from what was drawn.
-    Attention { quantised: Problem, unquantised: Problem, needles: Vec<Vec<Needle>> },
+    Attention { quantised: Box<Problem>, unquantised: Box<Problem>, needles: Vec<Vec<Needle>> },
     /// Any other task: each input exactly decoded, and unquantised where that differs.
     Tensors { quantised: Vec<Tensor>, unquantised: Option<Vec<Tensor>> },
 }
@@ -177,7 +177,11 @@ impl Maker<'_> {
         Ok(Inputs {
             tensors,
             outputs: self.outputs()?,
-            numbers: Numbers::Attention { quantised, unquantised, needles: drawn.needles },
+            numbers: Numbers::Attention {
+                quantised: Box::new(quantised),
+                unquantised: Box::new(unquantised),
+                needles: drawn.needles,
+            },
         })
     }
 

@@ -82,6 +82,7 @@ fn product<T: Number, const R: usize, const N: usize>(
 }
 
 /// R rows by N columns of the output, held in registers over the whole inner index.
+#[allow(clippy::needless_range_loop)] // Plain indices are what the vectoriser understands best.
 #[inline(always)]
 fn tile<T: Number, const R: usize, const N: usize>(
     c: &mut [T],

@@ -264,14 +264,14 @@ fn finding(f: &Finding, step: &ResolvedLaunch, job: &Job) -> FindingRecord {
     record.count = Some(f.count);
     if let Some(place) = &f.place {
         record.tensor = place.object.clone();
-        record.index = place.object.as_ref().and_then(|name| sizes(name, job)).and_then(|(dtype, shape)| {
+        record.index = place.object.as_ref().and_then(|name| sizes(name, job)).map(|(dtype, shape)| {
             let at = place.offset.div_euclid(dtype.bytes() as i64);
             let elements = shape.iter().product::<u64>();
             // Beyond the tensor coordinates would mislead: the flat position says how far.
             if at < 0 || at as u64 >= elements {
-                Some(vec![at])
+                vec![at]
             } else {
-                Some(coordinates(&shape, at as u64).iter().map(|i| *i as i64).collect())
+                coordinates(&shape, at as u64).iter().map(|i| *i as i64).collect()
             }
         });
     }
