@@ -9,11 +9,11 @@
 //     warp 3:     k_empty -> TMA K -> k_full        v_empty -> TMA V -> v_full        q_empty -> TMA Q -> q_full
 //     warps 0-2:  v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
 //     consumers:  q_full | k_full -> S = Q K^T -> k_empty | softmax in registers | vt_full -> T = P V -> vt_empty | O = O a + T
-//   WS_ORDER 0: each step waits for the one before; the other warpgroups fill the tensor core meanwhile.
-//   WS_ORDER 1: S of the next tile is issued before P V of this one, and its softmax hides P V (FlashAttention-3's order).
-//   WS_ORDER 2: P V of this tile and S of the next are issued together, and waited for in this order.
-// Keys run from last to first. Every tile's product starts from zero and is added to f32: the tensor core's narrow accumulator never
-// sums over more than 128 keys, so the error does not grow with their number.
+//   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first.
+// The tensor core's narrow accumulator never sums over more than 512 keys (WS_KEEP: the product of four tiles, else of one, is then added
+// to f32), so the error does not grow with their number.
+// Losers (4x16x4096 heads on an H200, 2026-11-21): a maximum for every tile and rescaling with every fold: 492 us at D 64 (FA3 475), 676 at
+// D 128; the next tile's scores issued before this tile's values (FlashAttention-3's order) at two groups: 636, 854; both issued together: 640, 751.
 // Measured: docs/ledger.md. Comes from: split.cu.
 #include "params.cuh"
 #include "softmax.cuh"
@@ -28,17 +28,19 @@
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
 #endif
-#ifndef WS_ORDER
-#define WS_ORDER 0
-#endif
 #ifndef WS_POLY
 #define WS_POLY 2
+#endif
+#ifndef WS_KEEP
+#define WS_KEEP 0
 #endif
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
+constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
+constexpr i32 kFold = 512 / KEYS;
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
 static_assert(WGS >= 2 && WGS <= 4, "two to four consumers");
 constexpr u32 kPitch = D < 128 ? D : 128;
@@ -156,62 +158,100 @@ WS_DEV void issue_scores(float (&s)[KEYS / 2], u32 q, u32 k) {
 #pragma unroll
     for (i32 i = 0; i < D / 32; ++i) {
         const u64 a = matrix_desc<kPitch>(q + (i / 4) * (64 * 128) + (i % 4) * 32), b = matrix_desc<kPitch>(k + (i / 4) * (KEYS * 128) + (i % 4) * 32);
-        if (i == 0) wgmma<0>(s, a, b);
-        else wgmma<1>(s, a, b);
+        wgmma(s, a, b, i != 0);
     }
     wgmma_commit();
 }
 
 // T = P V for 64 of the head's dimensions, issued, not waited for.
-WS_DEV void issue_values(float (&t)[32], const u32 (&pr)[KEYS / 8], u32 vt, i32 slice) {
+WS_DEV void issue_values(float (&t)[32], const u32 (&pr)[KEYS / 8], u32 vt, i32 slice, i32 accumulate) {
     wgmma_fence();
 #pragma unroll
     for (i32 k = 0; k < KEYS / 32; ++k) {
         const u32 a[4] = {pr[4 * k], pr[4 * k + 1], pr[4 * k + 2], pr[4 * k + 3]};
         const u64 b = matrix_desc<128>(vt + slice * (64 * 128) + k * 32);
-        if (k == 0) wgmma<0>(t, a, b);
-        else wgmma<1>(t, a, b);
+        wgmma(t, a, b, k != 0 || accumulate);
     }
     wgmma_commit();
 }
 
+// What a thread keeps of its two rows. The reference is a past maximum of the row, in raw scores: probabilities are
+// 2^(c (s - reference) + kShift). It need not be the maximum, as long as no probability exceeds e4m3's 448; and none does if the sum of those of
+// one thread does not. So the usual tile needs no maximum, no shuffle and no rescaling: its sum is the certificate. (Maxima are what
+// suffers most beside wgmma: max.f32 falls from 64 to 35 lanes a clock while f32 accumulators are written, fma.f32 does not; H200, 2026-11-21.)
+constexpr float kShift = 3.0f;       // 32 equal keys of a thread sum to 256: certain
+constexpr float kLargest = 448.0f;
+
 struct Consumer {
     float o[D / 2];
-    float max0, max1, sum0, sum1, c, a0, a1;
+    float reference0, reference1, sum0, sum1, c, bias0, bias1;
 
     WS_DEV_MEMBER void reset() {
 #pragma unroll
         for (i32 i = 0; i < D / 2; ++i) o[i] = 0.0f;
-        max0 = max1 = kNegInf;
+        reference0 = reference1 = kNegInf;
         sum0 = sum1 = 0.0f;
     }
 
-    // Scores to exponentials, in place. a0 and a1 become what the output so far is worth under the new maxima.
-    WS_DEV_MEMBER void softmax(float (&s)[KEYS / 2]) {
+    // New references: the maxima so far. Returns what all that was summed under the old ones is worth.
+    WS_DEV_MEMBER void raise(const float (&s)[KEYS / 2], float& a0, float& a1) {
         float t0, t1;
         row_max(s, t0, t1);
-        const float m0 = fmaxf(max0, quad_max(t0)), m1 = fmaxf(max1, quad_max(t1));
+        const float m0 = fmaxf(reference0, quad_max(t0)), m1 = fmaxf(reference1, quad_max(t1));
         const float b0 = m0 == kNegInf ? 0.0f : m0 * c, b1 = m1 == kNegInf ? 0.0f : m1 * c;   // a row that has seen no key
-        a0 = ex2(fmaf(max0, c, -b0));
-        a1 = ex2(fmaf(max1, c, -b1));
-        max0 = m0;
-        max1 = m1;
+        a0 = ex2(fmaf(reference0, c, -b0));
+        a1 = ex2(fmaf(reference1, c, -b1));
+        reference0 = m0;
+        reference1 = m1;
+        bias0 = kShift - b0;
+        bias1 = kShift - b1;
         sum0 *= a0;
         sum1 *= a1;
-        exponentials<KEYS / 2, WS_POLY>(s, c, c, kPShift - b0, kPShift - b1, sum0, sum1);
     }
 
-    WS_DEV_MEMBER void fold(const float (&t)[32], i32 slice, float f0, float f1) {
+    // A row without a key so far has no reference: its next exponentials shall overflow, and so fail to be certain.
+    WS_DEV_MEMBER void doubt_unseen() {
+        if (reference0 == kNegInf) bias0 = -kNegInf;
+        if (reference1 == kNegInf) bias1 = -kNegInf;
+    }
+
+    WS_DEV_MEMBER void scale(float (&x)[32], float a0, float a1) const {
 #pragma unroll
-        for (i32 i = 0; i < 32; i += 4) {
-            float* x = o + 32 * slice + i;
-            x[0] = fmaf(x[0], f0, t[i]);
-            x[1] = fmaf(x[1], f0, t[i + 1]);
-            x[2] = fmaf(x[2], f1, t[i + 2]);
-            x[3] = fmaf(x[3], f1, t[i + 3]);
-        }
+        for (i32 i = 0; i < 32; i += 4) x[i] *= a0, x[i + 1] *= a0, x[i + 2] *= a1, x[i + 3] *= a1;
+    }
+
+    WS_DEV_MEMBER void scale_output(float a0, float a1) {
+#pragma unroll
+        for (i32 i = 0; i < D / 2; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
+    }
+
+    WS_DEV_MEMBER void fold(const float (&x)[32], i32 slice) {
+#pragma unroll
+        for (i32 i = 0; i < 32; ++i) o[32 * slice + i] += x[i];
     }
 };
+
+// The scores of one warp's 16 rows again, by the warp alone: for a tile whose exponentials overflowed.
+static __device__ __noinline__ void scores_again(float* to, u32 q, u32 k, u32 lane) {
+    float s[KEYS / 2];
+#pragma unroll
+    for (i32 i = 0; i < KEYS / 2; ++i) s[i] = 0.0f;
+#pragma unroll 1
+    for (u32 i = 0; i < D / 32; ++i) {
+        const u32 chunk = 2 * (i % 4) + lane / 16;   // of 16 bytes, within 128
+        u32 a[4];
+        ldmatrix_x4(a, q + (i / 4) * (64 * 128) + swizzled<kPitch>(lane % 16, chunk));
+#pragma unroll
+        for (u32 n = 0; n < KEYS / 16; ++n) {
+            u32 b[4];   // 8 keys by 16 bytes: keys 0-7, keys 8-15, then the next 16 bytes of both
+            ldmatrix_x4(b, k + (i / 4) * (KEYS * 128) + swizzled<kPitch>(16 * n + lane % 16, chunk));
+            mma_e4m3(s + 8 * n, a, b[0], b[2]);
+            mma_e4m3(s + 8 * n + 4, a, b[1], b[3]);
+        }
+    }
+#pragma unroll
+    for (i32 i = 0; i < KEYS / 2; ++i) to[i] = s[i];
+}
 
 // Cycles of one warp of each consumer, by phase: K awaited, scores, softmax, V awaited, values and folding, all else; then the total in ns.
 #if WS_TRACE
@@ -237,20 +277,6 @@ struct Consume {
     WS_DEV_MEMBER void release_k(u32 n) const { release(bars.k_empty(n % kStages)); }
     WS_DEV_MEMBER void release_vt(u32 n) const { release(bars.vt_empty(n % kStages)); }
 };
-
-// P V of tile n, all slices issued, none waited for.
-WS_DEV void issue_all_values(float (&x)[D / 64][32], const u32 (&pr)[KEYS / 8], u32 vt) {
-#pragma unroll
-    for (i32 i = 0; i < D / 64; ++i) issue_values(x[i], pr, vt, i);
-}
-
-WS_DEV void fold_all(Consumer& me, float (&x)[D / 64][32], float f0, float f1) {
-#pragma unroll
-    for (i32 i = 0; i < D / 64; ++i) {
-        pin(x[i]);
-        me.fold(x[i], i, f0, f1);
-    }
-}
 
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
     const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
@@ -282,16 +308,9 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 io.wait_vt(n);
                 io.release_vt(n);
             }
-            float s[KEYS / 2];
+            float s[KEYS / 2], x[kKeep ? D / 64 : 1][32];
             u32 pr[KEYS / 8];
-            auto softmax = [&](i32 t) {
-                if ((t + 1) * KEYS > clear) {
-                    const i32 seen = p.Sk - p.Sq + row0 + 1;
-                    mask_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
-                }
-                me.softmax(s);
-            };
-#if WS_ORDER == 0
+            i32 held = 0;   // tiles in x
 #pragma unroll 1
             for (i32 t = mine - 1; t >= 0; --t, ++n) {
                 LAP(5);
@@ -301,86 +320,78 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 wgmma_wait<0>();
                 pin(s);
                 LAP(1);
+                const bool masked = (t + 1) * KEYS > clear;
+                float t0 = 0.0f, t1 = 0.0f;
+                bool certain = false;
+                if (t != mine - 1 && !masked) {
+                    exponentials<KEYS / 2, WS_POLY>(s, me.c, me.c, me.bias0, me.bias1, t0, t1);
+                    pack_probabilities(s, pr);
+                    certain = __all_sync(0xFFFFFFFFu, fmaxf(t0, t1) <= kLargest);
+                    if (!certain) {
+                        float again[KEYS / 2];
+                        scores_again(again, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane);
+#pragma unroll
+                        for (i32 e = 0; e < KEYS / 2; ++e) s[e] = again[e];
+                    }
+                }
+                if (!certain) {
+                    if (masked) {
+                        const i32 seen = p.Sk - p.Sq + row0 + 1;
+                        mask_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+                    }
+                    float a0, a1;
+                    me.raise(s, a0, a1);
+                    me.scale_output(a0, a1);
+                    if (kKeep && held) {
+#pragma unroll
+                        for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) me.scale(x[i], a0, a1);
+                    }
+                    t0 = t1 = 0.0f;
+                    exponentials<KEYS / 2, 0>(s, me.c, me.c, me.bias0, me.bias1, t0, t1);
+                    me.doubt_unseen();
+                    pack_probabilities(s, pr);
+                }
+                me.sum0 += t0;
+                me.sum1 += t1;
                 io.release_k(n);
-                softmax(t);
-                pack_probabilities(s, pr);
                 pin(pr);
                 LAP(2);
                 io.wait_vt(n);
                 LAP(3);
+                if (kKeep) {
 #pragma unroll
-                for (i32 i = 0; i < D / 64; i += 2) {
-                    float x[32], y[32];
-                    issue_values(x, pr, io.vt_at(n), i);
-                    if (i + 1 < D / 64) {
-                        issue_values(y, pr, io.vt_at(n), i + 1);
-                        wgmma_wait<1>();
-                    } else {
-                        wgmma_wait<0>();
+                    for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) issue_values(x[i], pr, io.vt_at(n), i, held);
+                    wgmma_wait<0>();
+#pragma unroll
+                    for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) pin(x[i]);
+                    if (++held == kFold || t == 0) {
+#pragma unroll
+                        for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) me.fold(x[i], i);
+                        held = 0;
                     }
-                    pin(x);
-                    me.fold(x, i, me.a0, me.a1);
-                    if (i + 1 < D / 64) {
-                        wgmma_wait<0>();
-                        pin(y);
-                        me.fold(y, i + 1, me.a0, me.a1);
+                } else {
+#pragma unroll
+                    for (i32 i = 0; i < D / 64; i += 2) {
+                        float y[32];
+                        issue_values(x[0], pr, io.vt_at(n), i, 0);
+                        if (i + 1 < D / 64) {
+                            issue_values(y, pr, io.vt_at(n), i + 1, 0);
+                            wgmma_wait<1>();
+                        } else {
+                            wgmma_wait<0>();
+                        }
+                        pin(x[0]);
+                        me.fold(x[0], i);
+                        if (i + 1 < D / 64) {
+                            wgmma_wait<0>();
+                            pin(y);
+                            me.fold(y, i + 1);
+                        }
                     }
                 }
                 io.release_vt(n);
                 LAP(4);
             }
-#else
-            if (mine > 0) {
-                float x[D / 64][32];
-                io.wait_k(n);
-                issue_scores(s, q_at, io.k_at(n));
-                wgmma_wait<0>();
-                pin(s);
-                io.release_k(n);
-                softmax(mine - 1);
-                pack_probabilities(s, pr);
-#pragma unroll 1
-                for (i32 t = mine - 2; t >= 0; --t, ++n) {
-                    const float f0 = me.a0, f1 = me.a1;
-#if WS_ORDER == 1
-                    io.wait_k(n + 1);
-                    issue_scores(s, q_at, io.k_at(n + 1));
-                    io.wait_vt(n);
-                    pin(pr);
-                    issue_all_values(x, pr, io.vt_at(n));
-                    wgmma_wait<D / 64>();
-                    pin(s);
-                    io.release_k(n + 1);
-                    softmax(t);
-                    wgmma_wait<0>();
-                    fold_all(me, x, f0, f1);
-                    io.release_vt(n);
-#else
-                    pin(pr);
-                    io.wait_vt(n);
-                    issue_all_values(x, pr, io.vt_at(n));
-                    io.wait_k(n + 1);
-                    issue_scores(s, q_at, io.k_at(n + 1));
-                    wgmma_wait<1>();
-                    fold_all(me, x, f0, f1);
-                    io.release_vt(n);
-                    wgmma_wait<0>();
-                    pin(s);
-                    io.release_k(n + 1);
-                    softmax(t);
-#endif
-                    pin(pr);
-                    pack_probabilities(s, pr);
-                }
-                io.wait_vt(n);
-                pin(pr);
-                issue_all_values(x, pr, io.vt_at(n));
-                wgmma_wait<0>();
-                fold_all(me, x, me.a0, me.a1);
-                io.release_vt(n);
-                ++n;
-            }
-#endif
             io.release(bars.q_empty(q.slot));
             q.next();
         }
@@ -388,7 +399,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const i32 row1 = row0 + 8;
         const float v_scale = p.v_scale[w.b * p.vs_b + kv_head * p.vs_h];
         const float all0 = quad_sum(me.sum0), all1 = quad_sum(me.sum1);   // before the choice: a shuffle under a condition that differs between lanes never returns
-        const float sum0 = me.max0 == kNegInf ? 0.0f : all0, sum1 = me.max1 == kNegInf ? 0.0f : all1;
+        const float sum0 = me.reference0 == kNegInf ? 0.0f : all0, sum1 = me.reference1 == kNegInf ? 0.0f : all1;
         const float f0 = sum0 > 0.0f ? v_scale / sum0 : 0.0f, f1 = sum1 > 0.0f ? v_scale / sum1 : 0.0f;
         const i64 at = (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
 #pragma unroll
@@ -398,8 +409,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             if (row1 < p.Sq) store_out4(p, (at + row1) * D + 16 * j + 4 * lane4, o[2] * f1, o[6] * f1, o[3] * f1, o[7] * f1);
         }
         if (p.lse && lane4 == 0) {
-            if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (me.max0 * me.c + lg2(sum0) - kPShift) * kLn2 : kNegInf;
-            if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (me.max1 * me.c + lg2(sum1) - kPShift) * kLn2 : kNegInf;
+            if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (me.reference0 * me.c + lg2(sum0) - kShift) * kLn2 : kNegInf;
+            if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (me.reference1 * me.c + lg2(sum1) - kShift) * kLn2 : kNegInf;
         }
     }
 #if WS_TRACE

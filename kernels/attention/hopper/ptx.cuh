@@ -261,3 +261,10 @@ WS_DEV void f16_of_e4m3(u32 x, u32& low, u32& high) {
         : "=r"(low), "=r"(high)
         : "r"(x));
 }
+
+// The warp's own product of e4m3: m16n8k32, f32 accumulation.
+WS_DEV void mma_e4m3(float* d, const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}

@@ -3,7 +3,7 @@
 // A thread holds two rows: element 4 b + {0, 1} of its accumulator is row 0, 4 b + {2, 3} row 1, of keys 8 b + 2 (lane % 4) + {0, 1}.
 // Four neighbouring elements of one row in blocks 2 g and 2 g + 1 become one A-operand register; the order of keys that this implies,
 // position 4 j + {0, 1, 2, 3} for keys 2 j + {0, 1, 8, 9} of 16, is the one in which transpose.cuh lays V. No shuffle is needed.
-// Probabilities are 2^(x - max + kPShift): e4m3 then has normal numbers down to 2^-14 of the maximum.
+// Probabilities are 2^(x - max + shift); with kPShift e4m3 has normal numbers down to 2^-14 of the maximum.
 // Source: the exponent split is that of Cody and Waite; its use beside the MUFU that of FlashAttention-4 (2026).
 #pragma once
 #include "ptx.cuh"

@@ -61,8 +61,7 @@ WS_DEV void issue_scores(float (&s)[KEYS / 2], const u32 (&q)[D / 8], u32 k) {
     for (i32 i = 0; i < D / 32; ++i) {
         const u32 a[4] = {q[4 * i], q[4 * i + 1], q[4 * i + 2], q[4 * i + 3]};
         const u64 b = matrix_desc<kPitch>(k + (i / 4) * (KEYS * 128) + (i % 4) * 32);
-        if (i == 0) wgmma<0>(s, a, b);
-        else wgmma<1>(s, a, b);
+        wgmma(s, a, b, i != 0);
     }
     wgmma_commit();
 }
@@ -75,8 +74,7 @@ WS_DEV void issue_values(float* t, const u32 (&pr)[KEYS / 8], u32 vt, i32 slice)
     for (i32 k = 0; k < KEYS / 32; ++k) {
         const u32 a[4] = {pr[4 * k], pr[4 * k + 1], pr[4 * k + 2], pr[4 * k + 3]};
         const u64 b = matrix_desc<KEYS>(vt + slice * (64 * KEYS) + k * 32);
-        if (k == 0) wgmma<0>(x, a, b);
-        else wgmma<1>(x, a, b);
+        wgmma(x, a, b, k != 0);
     }
     wgmma_commit();
 }

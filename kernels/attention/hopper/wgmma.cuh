@@ -1,4 +1,4 @@
-// wgmma m64nNk32 with e4m3 operands and an f32 accumulator: D = A B, or D += A B where kAccumulate is 1.
+// wgmma m64nNk32 with e4m3 operands and an f32 accumulator: D = A B, or D += A B where `accumulate` is not 0.
 //
 // Generated text (one pattern, several N). B, and A where it is a descriptor, lie K-major in shared memory; A may be four registers a
 // thread. Source: PTX ISA 9.0, 9.7.15.5. Limit: the accumulator keeps about 14 bits and truncates, so the caller folds it into f32.
@@ -19,8 +19,7 @@ WS_DEV u32 swizzled(u32 row, u32 chunk) {
     return kPitch == 128 ? row * 128 + ((chunk ^ (row & 7)) << 4) : row * 64 + ((chunk ^ ((row >> 1) & 3)) << 4);
 }
 
-template <int kAccumulate>
-WS_DEV void wgmma(float (&d)[32], u64 a, u64 b) {
+WS_DEV void wgmma(float (&d)[32], u64 a, u64 b, i32 accumulate) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
@@ -31,11 +30,10 @@ WS_DEV void wgmma(float (&d)[32], u64 a, u64 b) {
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
           "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "l"(a), "l"(b), "n"(kAccumulate));
+        : "l"(a), "l"(b), "r"(accumulate));
 }
 
-template <int kAccumulate>
-WS_DEV void wgmma(float (&d)[32], const u32 (&a)[4], u64 b) {
+WS_DEV void wgmma(float (&d)[32], const u32 (&a)[4], u64 b, i32 accumulate) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
@@ -46,11 +44,10 @@ WS_DEV void wgmma(float (&d)[32], const u32 (&a)[4], u64 b) {
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
           "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAccumulate));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
 }
 
-template <int kAccumulate>
-WS_DEV void wgmma(float (&d)[64], u64 a, u64 b) {
+WS_DEV void wgmma(float (&d)[64], u64 a, u64 b, i32 accumulate) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
@@ -67,11 +64,10 @@ WS_DEV void wgmma(float (&d)[64], u64 a, u64 b) {
           "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-        : "l"(a), "l"(b), "n"(kAccumulate));
+        : "l"(a), "l"(b), "r"(accumulate));
 }
 
-template <int kAccumulate>
-WS_DEV void wgmma(float (&d)[64], const u32 (&a)[4], u64 b) {
+WS_DEV void wgmma(float (&d)[64], const u32 (&a)[4], u64 b, i32 accumulate) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
@@ -88,5 +84,5 @@ WS_DEV void wgmma(float (&d)[64], const u32 (&a)[4], u64 b) {
           "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAccumulate));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
 }

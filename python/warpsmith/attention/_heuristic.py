@@ -128,7 +128,7 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
                   tiles_per_unit=per_unit, tiles_per_worker=share, total_tiles=total, partial_floats=partial, units=units)
 
 
-FORWARD = {64: dict(wgs=4, order=0, poly=2), 128: dict(wgs=3, order=0, poly=1), 256: dict(wgs=2, order=0, poly=0)}
+FORWARD = {64: dict(wgs=3, poly=0, keep=0), 128: dict(wgs=3, poly=0, keep=0), 256: dict(wgs=2, poly=0, keep=0)}
 
 
 def forward_shared(D, wgs):
@@ -137,14 +137,14 @@ def forward_shared(D, wgs):
     return stages[0] * 64 * wgs * D + sum(stages[1:]) * 128 * D + 256
 
 
-def choose_forward(s, wgs=None, order=None, poly=None, sms=SMS, persistent=True, l2_bytes=24 << 20, trace=0):
+def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, l2_bytes=24 << 20, trace=0):
     """Many queries over many keys."""
     f = FORWARD[s.D]
-    wgs, order, poly = wgs or f["wgs"], f["order"] if order is None else order, f["poly"] if poly is None else poly
+    wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
     row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = row_tiles * s.Hq * s.B
     section = max(1, min(s.Hq * s.B, l2_bytes // max(1, 2 * s.Sk * s.D))) if s.causal else 1
-    defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_ORDER=order, WS_POLY=poly)
+    defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
