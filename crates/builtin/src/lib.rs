@@ -1,10 +1,11 @@
 //! What the binary carries: the built-in kernels and their headers, the fault kernels, the tasks, the pages of
 //! `warpsmith explain`, and the committed layer of artifacts. So the main job needs no file beside the binary.
 //!
-//! Texts only: nothing here is parsed or judged. Names are canonical, relative to the repository's root, with `/`.
+//! Nothing here is compiled, executed or judged. Paths are relative to the repository's root, with `/`.
 
 use include_dir::{Dir, DirEntry, include_dir};
 use std::collections::BTreeMap;
+use warpsmith_spec::{Candidate, SpecError, TaskSet};
 
 static KERNELS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../kernels");
 static TASKS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../tasks");
@@ -12,14 +13,49 @@ static FAULTS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../tests/faults");
 static EXPLAIN: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../docs/explain");
 static LAYER: &[u8] = include_bytes!("../../../artifacts/layer.bin");
 
-/// Candidates under `kernels/`: every `.cu` file that opens with front matter, sorted by path.
-pub fn kernels() -> Vec<(String, &'static str)> {
-    candidates(&KERNELS, "kernels")
+/// The tasks.
+///
+/// # Errors
+/// A committed task is malformed, with its file and line.
+pub fn tasks() -> Result<TaskSet, SpecError> {
+    let mut set = TaskSet::new();
+    for (name, files) in task_files() {
+        if let Some(toml) = files.get("task.toml") {
+            let script = |file: &str| files.get(file).map(ToString::to_string);
+            set.add(&name, &format!("tasks/{name}/task.toml"), toml.as_bytes(), &script)?;
+        }
+    }
+    Ok(set)
+}
+
+/// Every built-in candidate by its path, sorted: `.cu` files under `kernels/` that open with front matter.
+///
+/// # Errors
+/// A committed kernel's front matter is malformed, with its file and line.
+pub fn kernels(tasks: &TaskSet) -> Result<Vec<Candidate>, SpecError> {
+    parse(candidates(&KERNELS, "kernels"), tasks)
+}
+
+/// The examples that lie beside their tasks, right and wrong ones: `tasks/NAME/examples/*.cu`.
+///
+/// # Errors
+/// As for [`kernels`].
+pub fn examples(tasks: &TaskSet) -> Result<Vec<Candidate>, SpecError> {
+    parse(candidates(&TASKS, "tasks"), tasks)
 }
 
 /// The kernels of `tests/faults`, each with one deliberate fault, and their right twins under `tests/faults/right`.
-pub fn faults() -> Vec<(String, &'static str)> {
-    candidates(&FAULTS, "tests/faults")
+///
+/// # Errors
+/// As for [`kernels`].
+pub fn faults(tasks: &TaskSet) -> Result<Vec<Candidate>, SpecError> {
+    parse(candidates(&FAULTS, "tests/faults"), tasks)
+}
+
+/// The name under which a candidate's file reaches the compiler, and stands in its PTX: without folders, so that the same
+/// text gives the same artifact wherever it lies.
+pub fn canonical_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// Headers for `#include <warpsmith/...>`: `warpsmith/mma.cuh` -> text.
@@ -35,7 +71,7 @@ pub fn headers() -> BTreeMap<String, String> {
 }
 
 /// Task folders: name -> (file name -> text).
-pub fn tasks() -> BTreeMap<String, BTreeMap<String, &'static str>> {
+fn task_files() -> BTreeMap<String, BTreeMap<String, &'static str>> {
     let mut found: BTreeMap<String, BTreeMap<String, &'static str>> = BTreeMap::new();
     for (path, text) in files(&TASKS) {
         if let Some((task, rest)) = path.split_once('/') {
@@ -58,6 +94,10 @@ pub fn explain_index() -> &'static str {
 /// The committed, read-only layer of compile artifacts; empty before the first `cargo xtask layer`.
 pub fn layer() -> &'static [u8] {
     LAYER
+}
+
+fn parse(found: Vec<(String, &'static str)>, tasks: &TaskSet) -> Result<Vec<Candidate>, SpecError> {
+    found.iter().map(|(path, text)| Candidate::parse(path, text.as_bytes(), tasks)).collect()
 }
 
 fn candidates(dir: &'static Dir, prefix: &str) -> Vec<(String, &'static str)> {

@@ -16,7 +16,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Common {
     /// The run's folder; ./runs/STAMP-NAME if not given. A folder that is not empty is refused
     #[arg(long, global = true, value_name = "DIR")]
@@ -130,9 +130,6 @@ pub struct CheckArgs {
     /// All configurations, or all valid combinations of levers
     #[arg(long, conflicts_with = "config")]
     pub sweep: bool,
-    /// The last gate to run
-    #[arg(long, value_enum, default_value_t = GateArg::Correctness)]
-    pub gate: GateArg,
     /// Judge anew what has passed before
     #[arg(long)]
     pub fresh: bool,
@@ -151,11 +148,4 @@ pub enum NumericsArg {
     #[default]
     Faithful,
     Fast,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
-pub enum GateArg {
-    Compile,
-    #[default]
-    Correctness,
 }

@@ -18,7 +18,6 @@ pub struct Entry {
     pub candidate: Candidate,
     /// The file's folder, in which its own includes may lie; none for a built-in.
     pub folder: Option<PathBuf>,
-    pub builtin: bool,
 }
 
 /// Tasks and built-in kernels.
@@ -30,14 +29,7 @@ pub struct Catalog {
 impl Catalog {
     /// The tasks that the binary carries.
     pub fn new() -> Result<Self, CliError> {
-        let mut tasks = TaskSet::new();
-        for (name, files) in warpsmith_builtin::tasks() {
-            if let Some(toml) = files.get("task.toml") {
-                let script = |file: &str| files.get(file).map(ToString::to_string);
-                tasks.add(&name, &format!("tasks/{name}/task.toml"), toml.as_bytes(), &script)?;
-            }
-        }
-        Ok(Catalog { tasks, headers: Arc::new(warpsmith_builtin::headers()) })
+        Ok(Catalog { tasks: warpsmith_builtin::tasks()?, headers: Arc::new(warpsmith_builtin::headers()) })
     }
 
     /// Takes a task's folder (or its task.toml) besides the built-in ones, and gives the task's name; a plain name is looked up.
@@ -63,22 +55,14 @@ impl Catalog {
     }
 
     pub fn all_builtins(&self) -> Result<Vec<Entry>, CliError> {
-        let mut kernels = warpsmith_builtin::kernels();
-        // A task's own examples live beside it and are named by path only.
-        kernels.retain(|(path, _)| !path.contains("/examples/"));
-        kernels.iter().map(|(path, text)| self.builtin(path, text)).collect()
+        Ok(warpsmith_builtin::kernels(&self.tasks)?.into_iter().map(builtin).collect())
     }
 
     /// A built-in fault kernel, by its stem.
     pub fn fault(&self, stem: &str) -> Result<Option<Entry>, CliError> {
         let path = format!("tests/faults/{stem}.cu");
-        let found = warpsmith_builtin::faults().into_iter().find(|(p, _)| *p == path);
-        found.map(|(path, text)| self.builtin(&path, text)).transpose()
-    }
-
-    fn builtin(&self, path: &str, text: &str) -> Result<Entry, CliError> {
-        let candidate = Candidate::parse(path, text.as_bytes(), &self.tasks)?;
-        Ok(Entry { typed: candidate.stem().to_string(), candidate, folder: None, builtin: true })
+        let found = warpsmith_builtin::faults(&self.tasks)?.into_iter().find(|c| c.name == path);
+        Ok(found.map(builtin))
     }
 
     /// What a person typed: a file, else a built-in's name.
@@ -88,7 +72,7 @@ impl Catalog {
             let bytes = read(path)?;
             let candidate = Candidate::parse(typed, &bytes, &self.tasks).map_err(|e| hinted(e, typed))?;
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
-            return Ok(Entry { typed: typed.to_string(), candidate, folder: Some(folder), builtin: false });
+            return Ok(Entry { typed: typed.to_string(), candidate, folder: Some(folder) });
         }
         if path.is_dir() {
             return Err(CliError::usage("unknown-name", format!("{typed} is a folder, not a candidate's file"))
@@ -103,6 +87,10 @@ impl Catalog {
         Err(CliError::usage("unknown-name", format!("no file and no built-in kernel is called {typed:?}{near}"))
             .hint("`warpsmith list` shows the built-in kernels, `warpsmith new kernel NAME` makes a file"))
     }
+}
+
+fn builtin(candidate: Candidate) -> Entry {
+    Entry { typed: candidate.stem().to_string(), candidate, folder: None }
 }
 
 fn hinted(mut error: SpecError, typed: &str) -> CliError {

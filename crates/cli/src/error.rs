@@ -76,3 +76,13 @@ impl From<warpsmith_store::RunDirError> for CliError {
         }
     }
 }
+
+impl From<warpsmith_eval::EvalError> for CliError {
+    fn from(e: warpsmith_eval::EvalError) -> Self {
+        let exit = if e.is_usage() { 2 } else { 3 };
+        match e {
+            warpsmith_eval::EvalError::Tool(tool) => tool.into(),
+            other => CliError { exit, record: other.record() },
+        }
+    }
+}

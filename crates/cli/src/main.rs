@@ -1,12 +1,15 @@
 //! `warpsmith`: arguments -> configuration -> library -> exit code. The only crate that prints.
 
 mod args;
+mod artifacts;
 mod catalog;
 mod cmd;
 mod error;
+mod interrupt;
 mod output;
 mod paths;
 mod progress;
+mod session;
 mod toolkits;
 
 use args::{Cli, Command};

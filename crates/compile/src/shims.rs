@@ -13,8 +13,12 @@ macro_rules! c_header {
 
 const EMPTY: &str = c_header!("assert.h");
 
+/// The shim that is included before every source.
+pub(crate) const PRELUDE: &str = "nvcc_prelude.h";
+
 /// Name under which it is included, and text.
 pub(crate) const SHIMS: &[(&str, &str)] = &[
+    (PRELUDE, c_header!("prelude.h")),
     ("stdint.h", c_header!("stdint.h")),
     ("stddef.h", c_header!("stddef.h")),
     ("limits.h", c_header!("limits.h")),

@@ -12,7 +12,7 @@
 use crate::error::ToolError;
 use crate::include::Resolved;
 use crate::ptx_text;
-use crate::shims::SHIMS;
+use crate::shims::{PRELUDE, SHIMS};
 use crate::toolkit::Toolkit;
 use std::path::{Path, PathBuf};
 
@@ -76,6 +76,7 @@ impl Staging {
         }
         // After the toolkit's, so that a toolkit that has such a header uses its own.
         include_args.push("-I.shim".to_owned());
+        include_args.push(format!("--pre-include={PRELUDE}"));
         // A folder inside another one has to be tried first.
         toolkit_dirs.sort_by_key(|d| std::cmp::Reverse(d.len()));
         toolkit_dirs.dedup();
@@ -87,7 +88,7 @@ impl Staging {
         self.folder.path()
     }
 
-    /// `-I` arguments, in order.
+    /// `-I` arguments in order, and the prelude.
     pub fn include_args(&self) -> &[String] {
         &self.include_args
     }

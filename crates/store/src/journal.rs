@@ -14,6 +14,8 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 pub enum Event {
     /// Always the first.
     RunStarted { run: RunInfo, environment: Environment },
+    /// What is known of the environment only later: which toolkit made the artifacts.
+    Environment { environment: Environment },
     /// A candidate and shape that its constraints exclude.
     NotApplicable { entry: NotApplicable },
     /// A kernel shown because it must fail.
@@ -88,6 +90,7 @@ pub fn fold(path: &Path, events: &[Event]) -> Result<RunRecord, JournalError> {
     };
     for event in &events[1..] {
         match event {
+            Event::Environment { environment } => record.environment.clone_from(environment),
             Event::NotApplicable { entry } => record.not_applicable.push(entry.clone()),
             Event::Example { result } => record.examples.push((**result).clone()),
             Event::Result { result } => record.results.push((**result).clone()),

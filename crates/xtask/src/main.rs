@@ -14,6 +14,10 @@ use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // NVRTC runs in a process of its own, which is this program again.
+    if arguments.first().is_some_and(|a| a == warpsmith_compile::CHILD_ARG) {
+        warpsmith_compile::child_main();
+    }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["tidy"] => tidy::run(&root()),

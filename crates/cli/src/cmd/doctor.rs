@@ -38,12 +38,7 @@ pub fn doctor(common: &Common) -> Result<i32, CliError> {
 
 fn machine() -> Item {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let detail = format!(
-        "{} {}, {cores} cores; executes PTX with {}",
-        std::env::consts::OS,
-        std::env::consts::ARCH,
-        warpsmith_machine::host_vectors()
-    );
+    let detail = format!("{} {}, {cores} cores", std::env::consts::OS, std::env::consts::ARCH);
     Item { name: "PTX machine", works: true, detail, next: None }
 }
 

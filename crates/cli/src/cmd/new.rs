@@ -35,7 +35,7 @@ pub fn new(common: &Common, what: &NewCommand) -> Result<i32, CliError> {
                 fs::create_dir_all(parent).map_err(|e| cannot_write(parent, &e))?;
                 create(&path, text)?;
             }
-            told(common, name, &format!("warpsmith check KERNEL.cu --task {name}"))
+            told(common, name, &format!("warpsmith check KERNEL.cu --task {name}`, and name the task in KERNEL.cu: `task = \"{name}\""))
         }
     }
 }

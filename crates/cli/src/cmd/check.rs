@@ -1,0 +1,214 @@
+//! `warpsmith` (the main job) and `warpsmith check`: what was asked, resolved, taken through gates 1 and 2, and told.
+
+use crate::args::{BackendArg, CheckArgs, Common, NumericsArg};
+use crate::artifacts::Artifacts;
+use crate::catalog::{Catalog, Entry};
+use crate::error::CliError;
+use crate::session::Session;
+use crate::{interrupt, output, paths, progress};
+use std::str::FromStr;
+use std::sync::Arc;
+use warpsmith_builtin::canonical_name;
+use warpsmith_eval::pipeline::{self, Event, RunRequest};
+use warpsmith_eval::{CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject};
+use warpsmith_spec::record::{NotApplicable, ResultRecord, VerdictWord};
+use warpsmith_spec::{LeverRequest, Setting, SpecCode, SpecError, WorkloadRequest, target};
+
+/// The kernel that the main job shows failing.
+const EXAMPLE: &str = "uninit_scores";
+const DEFAULT_TASK: &str = "fp8_sdpa";
+
+/// The built-in ladder at its default shapes, and the example that must fail.
+pub fn main_job(common: &Common) -> Result<i32, CliError> {
+    let catalog = Catalog::new()?;
+    let entries = catalog.builtins(DEFAULT_TASK)?;
+    let asked = Asked { entries, example: catalog.fault(EXAMPLE)?, from_list: true, args: &CheckArgs::default() };
+    judge(common, &catalog, &asked, "ladder")
+}
+
+/// The files named, or all built-in kernels of a task.
+pub fn check(common: &Common, args: &CheckArgs) -> Result<i32, CliError> {
+    let mut catalog = Catalog::new()?;
+    let task = args.task.as_deref().map(|t| catalog.task_named(t)).transpose()?;
+    let from_list = args.files.is_empty();
+    let entries = if from_list {
+        catalog.builtins(task.as_deref().unwrap_or(DEFAULT_TASK))?
+    } else {
+        args.files.iter().map(|f| catalog.find(f)).collect::<Result<_, _>>()?
+    };
+    if let Some(task) = &task
+        && let Some(other) = entries.iter().find(|e| e.candidate.task != *task)
+    {
+        let message = format!("{} is a candidate for {}, not for {task}", other.typed, other.candidate.task);
+        return Err(CliError::usage("unknown-name", message).hint("leave --task out, or name other files"));
+    }
+    if entries.is_empty() {
+        let name = task.as_deref().unwrap_or(DEFAULT_TASK);
+        return Err(CliError::usage("unknown-name", format!("no built-in kernel computes {name}"))
+            .hint("name a file: `warpsmith check FILE.cu`"));
+    }
+    judge(common, &catalog, &Asked { entries, example: None, from_list, args }, "check")
+}
+
+/// What is to be judged.
+struct Asked<'a> {
+    entries: Vec<Entry>,
+    example: Option<Entry>,
+    /// They come from a task's list: what the machine cannot execute is then not applicable, rather than a failure.
+    from_list: bool,
+    args: &'a CheckArgs,
+}
+
+fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Result<i32, CliError> {
+    if asked.args.backend == BackendArg::Gpu {
+        return Err(CliError::environment("no-device", "gate 2 does not run on a GPU yet: only the PTX machine does")
+            .hint("use --backend cpu"));
+    }
+    if let Some(name) = &asked.args.target {
+        target::find(name)?;
+    }
+    let workloads = workload_request(asked.args)?;
+    let (subjects, excluded) = subjects(catalog, asked)?;
+    let artifacts = Artifacts::new(common)?;
+    let compile = CompileGate::new(&artifacts, catalog.headers.clone());
+    let backend = PtxMachine::new(0);
+    let oracles = Oracles::with_fresh_rows();
+    let passes = (!asked.args.fresh).then(|| Passes::new(paths::cache_dir().join("passes")));
+    let numerics = match asked.args.numerics {
+        NumericsArg::Faithful => NumericsChoice::Faithful,
+        NumericsArg::Fast => NumericsChoice::Fast,
+    };
+    let context = Context { compile: &compile, backend: &backend, oracles: &oracles, numerics, passes: passes.as_ref() };
+    let request = RunRequest { subjects: &subjects, workloads: &workloads, target: asked.args.target.as_deref() };
+
+    let mut session = Session::begin(common, &paths::run_dir(common, name))?;
+    excluded.into_iter().try_for_each(|e| session.not_applicable(e))?;
+    let run = run(common, &request, &context, asked, &mut session);
+    // What was judged before an error is kept; the folder of a run that judged nothing is not.
+    if let Err(error) = run {
+        session.abandon_if_empty();
+        return Err(error);
+    }
+    if let Some(example) = &asked.example {
+        show(example, catalog, &context, &mut session)?;
+    }
+    let tasks: Vec<_> = catalog.tasks.iter().cloned().collect();
+    session.finish(common, &tasks, &artifacts)
+}
+
+/// Runs the gates, journaling each result as it comes.
+fn run(
+    common: &Common,
+    request: &RunRequest,
+    context: &Context,
+    asked: &Asked,
+    session: &mut Session,
+) -> Result<(), CliError> {
+    let bar = progress::bar(0, common.json);
+    let cancelled = interrupt::flag();
+    let mut failure = None;
+    let outcome = pipeline::run(request, context, &|| cancelled.is_set(), &mut |event| match event {
+        Event::Planned { evaluations, .. } => bar.set_length(evaluations as u64),
+        Event::Reference { workload } => bar.set_message(format!("reference for {}", workload.shape)),
+        Event::Started { candidate, workload, target, .. } => {
+            let mask = if workload.causal { "causal" } else { "full" };
+            bar.set_message(format!("{} {} {mask} {target}", canonical_name(candidate), workload.shape));
+        }
+        Event::Finished { result, .. } => {
+            bar.inc(1);
+            if common.verbose && !common.json {
+                output::err(&format!("{} {} {:?}\n", result.candidate, result.shape, result.verdict));
+            }
+            if let Err(e) = record(result, asked, session) {
+                failure.get_or_insert(e);
+            }
+        }
+    });
+    bar.finish_and_clear();
+    let results = outcome?;
+    if let Some(e) = failure {
+        return Err(e);
+    }
+    for entry in results.not_applicable {
+        session.not_applicable(NotApplicable { candidate: named(&entry.candidate, asked), ..entry })?;
+    }
+    if results.cancelled {
+        session.interrupted()?;
+    }
+    Ok(())
+}
+
+fn record(result: &ResultRecord, asked: &Asked, session: &mut Session) -> Result<(), CliError> {
+    let mut result = result.clone();
+    result.candidate = named(&result.candidate, asked);
+    if asked.from_list && result.verdict == VerdictWord::Unsupported {
+        let why = result.finding.map_or_else(String::new, |f| f.message);
+        return session.not_applicable(NotApplicable { candidate: result.candidate, shape: result.shape, why });
+    }
+    session.result(result)
+}
+
+/// What was typed, or a built-in's name, for the name that messages about its file carry.
+fn named(candidate: &str, asked: &Asked) -> String {
+    asked.entries.iter().find(|e| e.candidate.name == candidate).map_or(candidate, |e| &e.typed).to_string()
+}
+
+/// The example at the smallest shape.
+fn show(example: &Entry, catalog: &Catalog, context: &Context, session: &mut Session) -> Result<(), CliError> {
+    let subject = subject(catalog, example)?;
+    let settings = vec![example.candidate.default_setting()];
+    let subjects = [(subject, settings)];
+    let shapes = WorkloadRequest { shapes: vec!["tiny".into()], ..WorkloadRequest::default() };
+    let request = RunRequest { subjects: &subjects, workloads: &shapes, target: None };
+    for mut result in pipeline::run(&request, context, &|| false, &mut |_| {})?.results {
+        result.candidate = example.typed.clone();
+        session.example(result)?;
+    }
+    Ok(())
+}
+
+fn subject(catalog: &Catalog, entry: &Entry) -> Result<Subject, CliError> {
+    Ok(Subject {
+        candidate: Arc::new(entry.candidate.clone()),
+        task: Arc::new(catalog.tasks.find(&entry.candidate.task)?.clone()),
+        canonical: canonical_name(&entry.candidate.name).to_string(),
+        include_root: entry.folder.clone(),
+    })
+}
+
+/// Candidates with their settings. In a list, kernels that lack a lever that was set are not applicable.
+#[allow(clippy::type_complexity)]
+fn subjects(catalog: &Catalog, asked: &Asked) -> Result<(Vec<(Subject, Vec<Setting>)>, Vec<NotApplicable>), CliError> {
+    let levers = LeverRequest { set: asked.args.set.clone(), config: asked.args.config.clone(), sweep: asked.args.sweep };
+    let (mut found, mut excluded, mut first_error) = (Vec::new(), Vec::new(), None);
+    for entry in &asked.entries {
+        match entry.candidate.settings(&levers) {
+            Ok(settings) => found.push((subject(catalog, entry)?, settings)),
+            Err(e) if asked.from_list && e.code == SpecCode::UnknownName => {
+                let why = e.message.clone();
+                excluded.push(NotApplicable { candidate: entry.typed.clone(), shape: "any".into(), why });
+                first_error.get_or_insert(e);
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    match first_error {
+        Some(e) if found.is_empty() => Err(e.into()),
+        _ => Ok((found, excluded)),
+    }
+}
+
+fn workload_request(args: &CheckArgs) -> Result<WorkloadRequest, CliError> {
+    Ok(WorkloadRequest {
+        shapes: args.shapes.clone(),
+        seeds: args.seeds.clone(),
+        formats: words(&args.format)?,
+        scales: words(&args.scales)?,
+        distributions: words(&args.dist)?,
+        masks: words(&args.mask)?,
+    })
+}
+
+fn words<T: FromStr<Err = SpecError>>(typed: &[String]) -> Result<Vec<T>, CliError> {
+    typed.iter().map(|t| t.trim().parse().map_err(|e: SpecError| e.into())).collect()
+}

@@ -1,0 +1,153 @@
+//! A run as the command line sees it: begun with its conditions, fed with results, finished with record, report and exit code.
+
+use crate::args::Common;
+use crate::artifacts::Artifacts;
+use crate::error::CliError;
+use crate::{interrupt, output};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use warpsmith_report as report;
+use warpsmith_spec::Task;
+use warpsmith_spec::record::{AcceptRecord, Environment, NotApplicable, ResultRecord, RunInfo, RunRecord};
+use warpsmith_store::{Event, RunDir, timestamp_now};
+
+/// An open run.
+pub struct Session {
+    run: RunDir,
+    environment: Environment,
+    judged: usize,
+    interrupted: bool,
+}
+
+impl Session {
+    /// Makes the run's folder with its first event.
+    pub fn begin(common: &Common, path: &Path) -> Result<Self, CliError> {
+        let environment = Environment {
+            os: std::env::consts::OS.into(),
+            arch: std::env::consts::ARCH.into(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            toolkit: None,
+            device: None,
+        };
+        let first = Event::RunStarted { run: info(path), environment: environment.clone() };
+        let run = RunDir::create(path, first)?;
+        if common.out.is_none() {
+            run.mark_latest();
+        }
+        Ok(Session { run, environment, judged: 0, interrupted: false })
+    }
+
+    pub fn result(&mut self, result: ResultRecord) -> Result<(), CliError> {
+        self.judged += 1;
+        let folder = candidate_folder(&result.candidate);
+        let mask = if result.causal { "causal" } else { "full" };
+        let setting = result.config.clone().unwrap_or_else(|| "default".into());
+        let name = format!("{}-{mask}-{}-{}-{}-{}.json", result.shape, result.format, result.target, safe(&setting), self.judged);
+        let text = serde_json::to_vec_pretty(&result).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
+        self.run.write(&folder.join("correctness").join(safe(&name)), &text)?;
+        Ok(self.run.push(Event::Result { result: Box::new(result) })?)
+    }
+
+    pub fn example(&mut self, result: ResultRecord) -> Result<(), CliError> {
+        Ok(self.run.push(Event::Example { result: Box::new(result) })?)
+    }
+
+    pub fn not_applicable(&mut self, entry: NotApplicable) -> Result<(), CliError> {
+        Ok(self.run.push(Event::NotApplicable { entry })?)
+    }
+
+    pub fn interrupted(&mut self) -> Result<(), CliError> {
+        self.interrupted = true;
+        Ok(self.run.push(Event::Interrupted)?)
+    }
+
+    /// Removes the folder of a run that judged nothing before it met an error: it would only be in the way.
+    pub fn abandon_if_empty(self) {
+        if self.judged == 0 {
+            let path = self.run.path().to_path_buf();
+            drop(self);
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+
+    /// Writes evidence, record and report, tells them, and gives the exit code.
+    pub fn finish(mut self, common: &Common, tasks: &[Task], artifacts: &Artifacts) -> Result<i32, CliError> {
+        self.environment.toolkit = artifacts.toolkit_ids();
+        self.run.push(Event::Environment { environment: self.environment.clone() })?;
+        for ((candidate, file), text) in artifacts.kept() {
+            let folder = candidate_folder(&candidate).join("compile");
+            self.run.write(&folder.join(safe(&file)), text.as_bytes())?;
+        }
+        let criteria = criteria(&self.run.record()?, tasks);
+        if !criteria.is_empty() {
+            self.run.push(Event::Accept { criteria })?;
+        }
+        let record = self.run.record()?;
+        let exit_code = if self.interrupted { interrupt::EXIT } else { exit_code(&record) };
+        self.run.push(Event::RunFinished { exit_code })?;
+        let text = summary(&record)?;
+        self.run.write(Path::new("report.md"), report::markdown(&record).as_bytes())?;
+        self.run.write(Path::new("summary.json"), text.as_bytes())?;
+        if common.json {
+            output::out(&text);
+        } else {
+            output::out(&report::terminal(&record));
+            output::out(&format!("run: {}\n", self.run.path().display()));
+        }
+        Ok(exit_code)
+    }
+}
+
+fn summary(record: &RunRecord) -> Result<String, CliError> {
+    let text = serde_json::to_string_pretty(record).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
+    Ok(text + "\n")
+}
+
+/// 0 where all that was judged passed and no criterion is missed.
+fn exit_code(record: &RunRecord) -> i32 {
+    let missed = record.accept.iter().any(|c| c.status == "missed");
+    i32::from(missed || !report::overall(record).all_passed())
+}
+
+/// What the judged tasks demand.
+fn criteria(record: &RunRecord, tasks: &[Task]) -> Vec<AcceptRecord> {
+    let mut found = Vec::new();
+    for task in tasks {
+        let results: Vec<_> = record.results.iter().filter(|r| r.task == task.name).cloned().collect();
+        if !results.is_empty() {
+            found.extend(task.accept.iter().map(|c| c.judge(&results)));
+        }
+    }
+    found
+}
+
+fn info(path: &Path) -> RunInfo {
+    let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+    RunInfo {
+        name,
+        command: std::env::args().collect(),
+        started: timestamp_now(),
+        warpsmith: env!("CARGO_PKG_VERSION").into(),
+        git_commit: git(&["rev-parse", "HEAD"]),
+        git_dirty: git(&["status", "--porcelain", "--untracked-files=no"]).map(|s| !s.is_empty()),
+        seed_secret: None,
+    }
+}
+
+/// What git says of the current folder; nothing where it is no checkout, or git is not there.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok().filter(|o| o.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+fn candidate_folder(candidate: &str) -> PathBuf {
+    let name = warpsmith_builtin::canonical_name(candidate);
+    Path::new("candidates").join(safe(name.strip_suffix(".cu").unwrap_or(name)))
+}
+
+/// A name as a part of a path: candidates choose theirs.
+fn safe(name: &str) -> String {
+    let kept: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).take(120).collect();
+    if kept.trim_matches('.').is_empty() { "_".into() } else { kept }
+}

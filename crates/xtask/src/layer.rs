@@ -1,0 +1,138 @@
+//! The committed layer of artifacts: what the built-in kernels, the faults and the examples compile to, so that the main job
+//! and the tests need no toolkit. Made with one pinned toolkit, which is fetched if it is not in the cache.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use warpsmith_builtin::canonical_name;
+use warpsmith_compile::{
+    ArtifactCache, ChildCommand, Compiler, Layer, LayerBuilder, Limits, Line, Need, Request, Search, ToolError, freshness,
+};
+use warpsmith_eval::compile_gate::{Subject, request};
+use warpsmith_spec::workload::expand;
+use warpsmith_spec::{Candidate, Setting, Task, WorkloadRequest, target};
+
+const FILE: &str = "artifacts/layer.bin";
+/// Shapes whose head dimensions are compiled in: D 64 and D 128.
+const SHAPES: [&str; 2] = ["tiny", "wide"];
+
+/// Compiles everything and writes the layer.
+pub fn make(root: &Path) -> Result<(), String> {
+    let compiler = compiler(true)?;
+    let mut builder = LayerBuilder::new(compiler.toolkit().id.clone());
+    let requests = requests()?;
+    for (i, request) in requests.iter().enumerate() {
+        let result = compiler.compile(request).map_err(|e| format!("{}: {e}", request.name))?;
+        let state = result.as_ref().err().map_or(String::new(), |f| format!(": {f}"));
+        println!("{}/{} {} {}{state}", i + 1, requests.len(), request.name, request.target);
+        builder.add(request, &result).map_err(|e| e.to_string())?;
+    }
+    let bytes = builder.finish().map_err(|e| e.to_string())?;
+    fs::write(root.join(FILE), &bytes).map_err(|e| format!("{FILE}: {e}"))?;
+    println!("{FILE}: {} artifacts, {} KB, made by {}", requests.len(), bytes.len() >> 10, compiler.toolkit().id);
+    Ok(())
+}
+
+/// Sees that every request is in the layer, and, where its toolkit is at hand, that compiling again gives the same.
+pub fn check(_root: &Path) -> Result<(), String> {
+    let layer = Layer::from_bytes(warpsmith_builtin::layer()).map_err(|e| e.to_string())?;
+    Layer::verify(warpsmith_builtin::layer()).map_err(|e| e.to_string())?;
+    let requests = requests()?;
+    let absent: Vec<_> =
+        requests.iter().filter(|r| layer.lookup(r).is_none()).map(|r| format!("{} for {}", r.name, r.target)).collect();
+    if !absent.is_empty() {
+        return Err(format!("the layer is stale, make it anew with `cargo xtask layer`: {}", absent.join(", ")));
+    }
+    let compiler = match compiler(false) {
+        Ok(compiler) if compiler.toolkit().id == *layer.toolkit_id() => compiler,
+        Ok(compiler) => {
+            println!("skipped: compiling again (the toolkit here is {}, the layer's {})", compiler.toolkit().id, layer.toolkit_id());
+            return Ok(());
+        }
+        Err(why) => {
+            println!("skipped: compiling again ({why})");
+            return Ok(());
+        }
+    };
+    let mut stale = Vec::new();
+    for request in &requests {
+        if let Some(difference) = freshness(&layer, &compiler, request).map_err(|e| e.to_string())? {
+            stale.push(format!("{} for {}: {difference:?}", request.name, request.target));
+        }
+    }
+    if !stale.is_empty() {
+        return Err(format!("the layer is stale, make it anew with `cargo xtask layer`: {}", stale.join("; ")));
+    }
+    println!("{} artifacts are fresh", requests.len());
+    Ok(())
+}
+
+/// Each different compile request of what the binary carries.
+fn requests() -> Result<Vec<Request>, String> {
+    let tasks = warpsmith_builtin::tasks().map_err(|e| e.to_string())?;
+    let headers = Arc::new(warpsmith_builtin::headers());
+    let mut candidates = warpsmith_builtin::kernels(&tasks).map_err(|e| e.to_string())?;
+    candidates.extend(warpsmith_builtin::examples(&tasks).map_err(|e| e.to_string())?);
+    candidates.extend(warpsmith_builtin::faults(&tasks).map_err(|e| e.to_string())?);
+    let mut found: Vec<Request> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for candidate in candidates {
+        let task = tasks.find(&candidate.task).map_err(|e| e.to_string())?;
+        let subject = Subject {
+            canonical: canonical_name(&candidate.name).to_string(),
+            task: Arc::new(task.clone()),
+            candidate: Arc::new(candidate),
+            include_root: None,
+        };
+        for (setting, workload, target) in cases(&subject.candidate, task)? {
+            let request = request(&subject, &setting, &workload, &target, &headers).map_err(|e| e.to_string())?;
+            if seen.insert(format!("{}{}{:?}{:?}{:?}", request.name, request.source, request.target, request.defines, request.options)) {
+                found.push(request);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The default setting and each configuration, on each workload whose parts may be compiled in, for each target.
+fn cases(candidate: &Candidate, task: &Task) -> Result<Vec<(Setting, warpsmith_spec::Workload, String)>, String> {
+    let text = |e: warpsmith_spec::SpecError| e.to_string();
+    let mut settings = vec![candidate.default_setting()];
+    for config in &candidate.configs {
+        let asked = warpsmith_spec::LeverRequest { config: Some(config.name.clone()), ..Default::default() };
+        settings.extend(candidate.settings(&asked).map_err(text)?);
+    }
+    let named: Vec<String> = SHAPES.iter().filter(|s| task.shape(s).is_ok()).map(ToString::to_string).collect();
+    let shapes = if named.is_empty() { task.default_shapes.clone() } else { named };
+    // Scales per head, the default: the other layouts would treble the layer.
+    let asked = WorkloadRequest { shapes, formats: candidate.formats.clone(), ..Default::default() };
+    let mut found = Vec::new();
+    for workload in expand(task, candidate, &asked).map_err(text)? {
+        for setting in &settings {
+            for name in &candidate.targets {
+                let target = target::find(name).map_err(text)?;
+                if candidate.applicable(setting, &workload, target).is_ok() {
+                    found.push((setting.clone(), workload.clone(), name.clone()));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The compiler of the pinned line, from the cache; fetched where that is allowed.
+fn compiler(fetch: bool) -> Result<Compiler, String> {
+    let cache_dir = dirs::cache_dir().ok_or("no folder for caches")?.join("warpsmith");
+    let child = ChildCommand::this_program().map_err(|e| e.to_string())?;
+    let search = Search { explicit: None, cache_dir: cache_dir.clone(), line: Line::V13, allow_fetch: fetch, need: Need::default(), child };
+    let toolkit = find(&search).map_err(|e| e.to_string())?;
+    Ok(Compiler::new(toolkit, ArtifactCache::new(cache_dir.join("artifacts")), Limits::default(), search.child))
+}
+
+fn find(search: &Search) -> Result<warpsmith_compile::Toolkit, ToolError> {
+    if search.allow_fetch {
+        return warpsmith_compile::fetch(search, &mut |event| println!("{event:?}"));
+    }
+    warpsmith_compile::find_or_fetch(search, &mut |_| {})
+}
