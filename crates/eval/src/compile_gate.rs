@@ -239,14 +239,15 @@ fn over_budget(
 
 fn failed(subject: &Subject, target: &str, failure: &CompileFailure) -> FindingRecord {
     let code = match failure {
-        CompileFailure::Nvrtc { .. } | CompileFailure::UnsupportedTarget { .. } | CompileFailure::Crashed { .. } => {
-            Code::CompileError
-        }
+        CompileFailure::Nvrtc { .. } => Code::CompileError,
+        CompileFailure::UnsupportedTarget { .. } => Code::UnsupportedTarget,
+        CompileFailure::Crashed { .. } => Code::CompilerCrashed,
         CompileFailure::WmmaLocalMemory { .. } => Code::WmmaLocalMemory,
         CompileFailure::Ptxas { .. } => Code::PtxasError,
         CompileFailure::MissingEntry { .. } => Code::MissingEntry,
         CompileFailure::Timeout { .. } => Code::CompileTimeout,
-        CompileFailure::Memory { .. } | CompileFailure::TooLarge { .. } => Code::CompileMemory,
+        CompileFailure::Memory { .. } => Code::CompileMemory,
+        CompileFailure::TooLarge { .. } => Code::CompileTooLarge,
         CompileFailure::UnsafeInclude { .. } => Code::UnsafeInclude,
     };
     let place = failure.diagnostic();

@@ -14,7 +14,10 @@ pub enum Code {
     MissingEntry,
     CompileTimeout,
     CompileMemory,
+    CompileTooLarge,
     UnsafeInclude,
+    UnsupportedTarget,
+    CompilerCrashed,
     OverRegisterBudget,
     OverSharedBudget,
     OverSpillBudget,
@@ -36,14 +39,17 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 23] = [
+    pub const ALL: [Code; 26] = [
         Code::CompileError,
         Code::WmmaLocalMemory,
         Code::PtxasError,
         Code::MissingEntry,
         Code::CompileTimeout,
         Code::CompileMemory,
+        Code::CompileTooLarge,
         Code::UnsafeInclude,
+        Code::UnsupportedTarget,
+        Code::CompilerCrashed,
         Code::OverRegisterBudget,
         Code::OverSharedBudget,
         Code::OverSpillBudget,
@@ -71,6 +77,9 @@ impl Code {
             Code::MissingEntry => "missing-entry",
             Code::CompileTimeout => "compile-timeout",
             Code::CompileMemory => "compile-memory",
+            Code::CompileTooLarge => "compile-too-large",
+            Code::UnsupportedTarget => "unsupported-target",
+            Code::CompilerCrashed => "compiler-crashed",
             Code::UnsafeInclude => "unsafe-include",
             Code::OverRegisterBudget => "over-register-budget",
             Code::OverSharedBudget => "over-shared-budget",

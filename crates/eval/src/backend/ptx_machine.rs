@@ -7,7 +7,7 @@ use crate::error::EvalError;
 use crate::finding::{Code, blank};
 use crate::values::coordinates;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use warpsmith_machine::{
     Arg, AsyncCopies, BufferId, Contents, Counters, End, EntryInfo, Finding, Launch, Memory, Options, Program, launch,
 };
@@ -53,7 +53,7 @@ impl Backend for PtxMachine {
     }
 
     fn version(&self) -> String {
-        format!("ptx_machine {}", env!("CARGO_PKG_VERSION"))
+        format!("ptx_machine {} {}", env!("CARGO_PKG_VERSION"), build())
     }
 
     fn run(&self, job: &Job) -> Result<RunOutcome, EvalError> {
@@ -106,6 +106,17 @@ impl Backend for PtxMachine {
         }
         Ok(session.finish(RunEnd::Completed))
     }
+}
+
+/// Which build of the machine this is: the executable's size and time, so that a pass of an older machine, which may have
+/// seen less, is earned again. Empty where the system does not say; passes then depend on the version alone.
+fn build() -> &'static str {
+    static BUILD: OnceLock<String> = OnceLock::new();
+    BUILD.get_or_init(|| {
+        let data = std::env::current_exe().and_then(std::fs::metadata);
+        let time = |m: &std::fs::Metadata| m.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok();
+        data.map_or_else(|_| String::new(), |m| format!("{} {}", m.len(), time(&m).map_or(0, |t| t.as_nanos())))
+    })
 }
 
 /// One memory over all launches of a plan.
