@@ -225,7 +225,7 @@ fn a_refused_request_does_not_end_the_worker() {
     let x = x();
     let blobs: Blobs = HashMap::from([(sha256(b"code"), &b"code"[..]), (sha256(&x), &x[..])]);
     assert!(matches!(worker.run(&run, &blobs, 30), Err(WorkerError::Refused { .. })));
-    assert!(matches!(worker.run(&run_of("copy"), &Blobs::new(), 30), Ok(_)), "the worker still has the blobs");
+    assert!(worker.run(&run_of("copy"), &Blobs::new(), 30).is_ok(), "the worker still has the blobs");
     let other = Run { image: sha256(b"other"), ..run_of("copy") };
     assert!(matches!(worker.run(&other, &Blobs::new(), 30), Err(WorkerError::Refused { .. })), "nobody has this one");
     assert_eq!(go(&mut worker, "copy", 30).expect("it goes on").end, End::Completed);

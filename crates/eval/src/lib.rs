@@ -26,6 +26,7 @@ pub mod reference;
 pub mod rows;
 pub mod source;
 pub mod values;
+pub mod worker;
 
 pub use backend::{Backend, NumericsChoice, PtxMachine};
 pub use compile_gate::{CompileGate, Subject};

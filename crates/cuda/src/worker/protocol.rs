@@ -96,7 +96,7 @@ pub enum Arg {
     Bytes(String),
     TensorMap {
         buffer: String,
-        map: TensorMapSpec,
+        map: Box<TensorMapSpec>,
     },
 }
 

@@ -1,0 +1,171 @@
+//! The GPU as a backend: a worker process that serves one job after the other, and a second one kept ready for when the first is gone.
+//!
+//! A candidate that faults or hangs takes its worker with it and nothing else; the next job finds the one that was kept ready, so that
+//! nobody waits for a context. A worker that dies without a word is given the job once more: if it dies again, the candidate did it.
+//! It takes no time. Limit: one device, one job at a time.
+
+use super::{outcome, request};
+use crate::backend::{Backend, Job, RunOutcome};
+use crate::error::EvalError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use warpsmith_cuda::DeviceInfo;
+use warpsmith_cuda::worker::{Worker, WorkerCommand, WorkerError};
+
+/// How workers are started and how long they may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuOptions {
+    pub command: WorkerCommand,
+    /// The driver's ordinal.
+    pub device: u32,
+    /// For one job: transfers, repeats and launches.
+    pub seconds: u64,
+    /// For the start of a worker.
+    pub start_seconds: u64,
+}
+
+impl GpuOptions {
+    /// This program as its own worker on the first device; 30 seconds for a job, 60 for a start.
+    pub fn this_program() -> Result<GpuOptions, WorkerError> {
+        Ok(GpuOptions { command: WorkerCommand::this_program()?, device: 0, seconds: 30, start_seconds: 60 })
+    }
+}
+
+/// The backend.
+pub struct GpuBackend {
+    options: GpuOptions,
+    device: DeviceInfo,
+    workers: Mutex<Workers>,
+}
+
+#[derive(Default)]
+struct Workers {
+    ready: Option<Worker>,
+    /// Being started, or started already.
+    ahead: Option<JoinHandle<Result<Worker, WorkerError>>>,
+    /// How many jobs took their worker with them.
+    lost: u64,
+}
+
+impl GpuBackend {
+    /// Starts a worker and waits until it has the device. Without one the error's code is `no-device`.
+    pub fn start(options: GpuOptions) -> Result<GpuBackend, WorkerError> {
+        let worker = start(&options)?;
+        let device = worker.device().clone();
+        let workers = Mutex::new(Workers { ready: Some(worker), ..Workers::default() });
+        let backend = GpuBackend { options, device, workers };
+        backend.prepare_another(&mut backend.lock());
+        Ok(backend)
+    }
+
+    pub fn device(&self) -> &DeviceInfo {
+        &self.device
+    }
+
+    /// Whether it executes artifacts for this target: machine code, or PTX that the driver compiles.
+    pub fn runs(&self, target: &str) -> bool {
+        self.device.runs_ptx(target)
+    }
+
+    /// How many jobs took their worker with them.
+    pub fn workers_lost(&self) -> u64 {
+        self.lock().lost
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Workers> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prepare_another(&self, workers: &mut Workers) {
+        if workers.ahead.is_none() {
+            let options = self.options.clone();
+            workers.ahead = Some(std::thread::spawn(move || start(&options)));
+        }
+    }
+
+    /// A worker that is ready. One that could not be started ahead, as on a device that only one process may have, is started now.
+    fn take(&self, workers: &mut Workers) -> Result<Worker, WorkerError> {
+        if let Some(worker) = workers.ready.take() {
+            return Ok(worker);
+        }
+        if let Some(Ok(Ok(worker))) = workers.ahead.take().map(JoinHandle::join) {
+            return Ok(worker);
+        }
+        start(&self.options)
+    }
+}
+
+impl Drop for GpuBackend {
+    fn drop(&mut self) {
+        // A worker that is still on its way would outlive us by its greeting.
+        if let Some(ahead) = self.lock().ahead.take() {
+            let _ = ahead.join();
+        }
+    }
+}
+
+fn start(options: &GpuOptions) -> Result<Worker, WorkerError> {
+    Worker::start(&options.command, options.device, options.start_seconds)
+}
+
+impl Backend for GpuBackend {
+    fn word(&self) -> &'static str {
+        "gpu"
+    }
+
+    fn version(&self) -> String {
+        let d = &self.device;
+        format!("gpu {} {} {} driver {} warpsmith {}", d.name, d.target(), d.uuid, d.driver, env!("CARGO_PKG_VERSION"))
+    }
+
+    fn run(&self, job: &Job) -> Result<RunOutcome, EvalError> {
+        let prepared = match request::prepare(job, &self.device) {
+            Ok(prepared) => prepared,
+            Err(end) => return Ok(RunOutcome::ended(*end)),
+        };
+        let seconds = self.options.seconds;
+        let mut workers = self.lock();
+        let mut died: Option<WorkerError> = None;
+        loop {
+            let mut worker = self.take(&mut workers).map_err(environment)?;
+            let done = worker.run(&prepared.run, &prepared.blobs, seconds);
+            let over = match &done {
+                Ok(ran) => ran.last,
+                Err(WorkerError::Refused { .. }) => false,
+                Err(_) => true,
+            };
+            if over {
+                workers.lost += 1;
+                drop(worker);
+            } else {
+                workers.ready = Some(worker);
+            }
+            // Not before the old one is gone, but while this job's outcome is being judged.
+            self.prepare_another(&mut workers);
+            match done {
+                Ok(ran) => return outcome::outcome(job, ran, seconds),
+                Err(WorkerError::TimedOut { .. }) => return Ok(outcome::timed_out(seconds)),
+                Err(WorkerError::Refused { message }) => return Err(EvalError::Defect(message)),
+                Err(e @ WorkerError::Spawn { .. }) => return Err(environment(e)),
+                Err(e) => match died.replace(e) {
+                    None => continue,
+                    // A device that fails without naming a fault says nothing about the kernel.
+                    Some(WorkerError::Device { .. }) => {
+                        return Err(environment(died.unwrap_or(WorkerError::TimedOut { seconds })));
+                    }
+                    Some(_) => {
+                        return Ok(outcome::killed_the_worker(&died.map_or_else(String::new, |e| e.to_string())));
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// A worker that cannot be had, as the error of an evaluation.
+fn environment(e: WorkerError) -> EvalError {
+    match e {
+        WorkerError::Spawn { program, why } => warpsmith_compile::ToolError::Spawn { path: program, why }.into(),
+        other => EvalError::Defect(other.to_string()),
+    }
+}
