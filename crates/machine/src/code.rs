@@ -154,7 +154,7 @@ ops! {
     Rare { Lane, Bfi, SetpLane, SetLane, Carry, PackMany, UnpackMany }
     Memory { Clock, Load, Store, Atom, CpAsync, CpAsyncCommit, CpAsyncWait, Prefetch }
     Control { Bra, BraIndex, Call, Ret, Exit, Trap, Fence, Sleep, Unsupported }
-    Warp { Shfl, Vote, Match, Redux, ActiveMask, Elect, BarWarp, Barrier, Mma, MovMatrix, LoadMatrix, StoreMatrix, WmmaLoad, WmmaStore }
+    Warp { Shfl, Vote, Match, Redux, ActiveMask, Elect, BarWarp, Barrier, Mma, MovMatrix, Mbarrier, LoadMatrix, StoreMatrix, WmmaLoad, WmmaStore }
 }
 
 /// One instruction. Fields that an operation does not use hold [`ZERO`] or [`SINK`].
@@ -489,6 +489,33 @@ pub struct BarrierOp {
     pub d: RowId,
 }
 
+/// Operations of `mbarrier`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MbarrierKind {
+    Init,
+    Inval,
+    Arrive,
+    ArriveDrop,
+    ArriveExpectTx,
+    ExpectTx,
+    /// `test_wait` and `try_wait`.
+    Wait,
+    PendingCount,
+    /// `cp.async.mbarrier.arrive`; counted: the arrival is one of those expected (`.noinc`).
+    CopiesArrive { counted: bool },
+}
+
+#[derive(Debug, Clone)]
+pub struct MbarrierOp {
+    pub kind: MbarrierKind,
+    pub area: Area,
+    pub address: AddressOperand,
+    pub d: Option<RowId>,
+    /// Count, bytes, phase token or parity.
+    pub value: Option<RowId>,
+    pub parity: bool,
+}
+
 /// What is called, and what goes in and out: (offset in the caller's frame, bytes) for each.
 #[derive(Debug, Clone)]
 pub struct CallOp {
@@ -530,6 +557,7 @@ pub struct Sides {
     pub matches: Vec<MatchOp>,
     pub reduxes: Vec<ReduxOp>,
     pub barriers: Vec<BarrierOp>,
+    pub mbarriers: Vec<MbarrierOp>,
     pub calls: Vec<CallOp>,
     pub tables: Vec<Vec<Pc>>,
     pub unsupported: Vec<String>,

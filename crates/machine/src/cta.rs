@@ -17,6 +17,8 @@ use crate::warp::{Frame, Group, Pause, State, Warp};
 const TURN: u64 = 20_000;
 /// Bytes of printed text kept for each CTA.
 pub const MAX_PRINTED: usize = 64 << 10;
+/// Rounds in which every warp only waits, and nothing comes, after which it is a deadlock.
+const IDLE_ROUNDS: u32 = 2000;
 /// Distance between frames in local memory, so that an overrun of a frame's array is seen.
 const LOCAL_GAP: u32 = 256;
 
@@ -77,6 +79,10 @@ pub struct Cta<'m> {
     /// What was released at an address by atomics and strong stores.
     pub sync_clocks: HashMap<u64, Vec<u32>>,
     pub scratch: Box<exec::Scratch>,
+    /// By shared address.
+    pub mbarriers: HashMap<u32, exec::Mbarrier>,
+    /// Arrivals at mbarriers so far: whether anything happens while warps only wait.
+    pub events: u64,
     barriers: Vec<Barrier>,
     releases: Vec<Release>,
 }
@@ -100,6 +106,8 @@ impl<'m> Cta<'m> {
             flights: Vec::new(),
             sync_clocks: HashMap::new(),
             scratch: exec::Scratch::new(),
+            mbarriers: HashMap::new(),
+            events: 0,
             barriers: Vec::new(),
             releases: Vec::new(),
         }
@@ -110,8 +118,10 @@ impl<'m> Cta<'m> {
         self.start(linear, warps);
         let order = order(warps.len(), self.m.options.schedule_seed, linear);
         let mut granted = 0;
+        let mut idle_rounds = 0;
         loop {
             let mut ran = false;
+            let (mut waiting, events) = (true, self.events);
             for &n in &order {
                 let w = &mut warps[n];
                 if !matches!(w.pause, Pause::Turn) {
@@ -132,6 +142,7 @@ impl<'m> Cta<'m> {
                 let mut left = granted;
                 w.pause = exec::run_warp(self, w, &mut left);
                 granted = left;
+                waiting &= w.yielded || w.pause != Pause::Turn;
                 self.release(warps);
                 if self.fault.is_some() {
                     break;
@@ -140,7 +151,8 @@ impl<'m> Cta<'m> {
             if self.fault.is_some() {
                 break;
             }
-            if !ran {
+            idle_rounds = if waiting && events == self.events { idle_rounds + 1 } else { 0 };
+            if !ran || idle_rounds > IDLE_ROUNDS {
                 if warps.iter().any(|w| w.pause != Pause::Exited) {
                     self.deadlock(warps);
                 }
@@ -164,6 +176,7 @@ impl<'m> Cta<'m> {
         self.barriers.resize(16, Barrier::default());
         self.releases.clear();
         self.flights.clear();
+        self.mbarriers.clear();
         self.undefined_places.clear();
         self.sync_clocks.clear();
         let before = self.shared.reset(m.shared_bytes as usize, m.warps);

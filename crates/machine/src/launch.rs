@@ -15,6 +15,7 @@ use crate::cta::{Cta, Fault, MAX_PRINTED};
 use crate::decode::{InitTarget, param_layout_of};
 use crate::exec::FUNCTION_HANDLES;
 use crate::findings::{Findings, MAX_FINDINGS};
+use crate::local::MAX_LOCAL;
 use crate::machine::{Fill, Machine, SharedRange};
 use crate::memory::{Buffer, Memory, address_of};
 use crate::program::{EntryInfo, Program, SharedLayout};
@@ -63,6 +64,10 @@ fn prepare(program: &Program, memory: &mut Memory, launch: &Launch, options: &Op
         if let Some((pc, what)) = &f.unsupported {
             return Err(End::Unsupported { what: what.clone(), site: program.code().sites.get(*pc as usize).cloned() });
         }
+    }
+    let local = program.code().functions[entry].local_bytes;
+    if local > MAX_LOCAL {
+        return Err(invalid(format!("{local} bytes of local memory for each thread: at most {MAX_LOCAL}")));
     }
     let params = parameters(launch, info, memory)?;
     module_variables(program, memory)?;
@@ -350,9 +355,9 @@ fn count(program: &Program, machine: &Machine, counts: &[u64], lane_instructions
     for f in program.reachable(machine.entry) {
         let f = &code.functions[f];
         // The implicit return at the end is not an instruction of the text.
-        for pc in f.start as usize..f.end as usize - 1 {
+        let (start, end) = (f.start as usize, f.end as usize - 1);
+        for (pc, n) in counts.iter().copied().enumerate().take(end).skip(start) {
             c.static_instructions += 1;
-            let n = counts[pc];
             if n == 0 {
                 continue;
             }

@@ -112,8 +112,8 @@ mod tests {
         assert_eq!(l.load(3, 4, 2), (0xAB00, false));
         l.store(3, 8, 8, 0x1122_3344_5566_7788, true);
         assert_eq!(l.load(3, 8, 8), (0x1122_3344_5566_7788, true));
-        assert_eq!(l.load(4, 8, 8).1, false);
+        assert!(!l.load(4, 8, 8).1);
         l.store(3, 12, 4, 0, false);
-        assert_eq!(l.load(3, 8, 8).1, false);
+        assert!(!l.load(3, 8, 8).1);
     }
 }

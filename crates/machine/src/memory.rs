@@ -116,14 +116,14 @@ impl Bytes {
 
     /// The aligned 32-bit or 64-bit atomic at `at`.
     pub fn atomic32(&self, at: usize) -> &AtomicU32 {
-        assert!(at + 4 <= self.words.len() * 8 && at % 4 == 0);
+        assert!(at + 4 <= self.words.len() * 8 && at.is_multiple_of(4));
         // SAFETY: in bounds and aligned, as asserted; the memory lives as long as self.
         unsafe { AtomicU32::from_ptr(self.ptr().add(at).cast()) }
     }
 
     /// The same for 64 bits.
     pub fn atomic64(&self, at: usize) -> &AtomicU64 {
-        assert!(at + 8 <= self.words.len() * 8 && at % 8 == 0);
+        assert!(at + 8 <= self.words.len() * 8 && at.is_multiple_of(8));
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.ptr().add(at).cast()) }
     }

@@ -239,7 +239,7 @@ impl Shared {
     /// Reads 1, 2, 4 or 8 bytes; the caller has checked bounds and alignment.
     #[inline(always)]
     pub fn load(&self, at: usize, bytes: usize) -> u64 {
-        debug_assert!(at + bytes <= self.len && at % bytes == 0);
+        debug_assert!(at + bytes <= self.len && at.is_multiple_of(bytes));
         // SAFETY: within `len`, which `words` covers, as callers check and tests assert.
         let p = unsafe { self.words.as_ptr().cast::<u8>().add(at) };
         // SAFETY: as above; unaligned reads are fine.
@@ -256,7 +256,7 @@ impl Shared {
     /// Writes 1, 2, 4 or 8 bytes; the caller has checked bounds and alignment.
     #[inline(always)]
     pub fn store(&mut self, at: usize, bytes: usize, value: u64) {
-        debug_assert!(at + bytes <= self.len && at % bytes == 0);
+        debug_assert!(at + bytes <= self.len && at.is_multiple_of(bytes));
         // SAFETY: within `len`, which `words` covers.
         let p = unsafe { self.words.as_mut_ptr().cast::<u8>().add(at) };
         // SAFETY: as above.
@@ -381,7 +381,7 @@ impl Shared {
     pub fn read(&mut self, at: usize, len: usize, who: &Accessor) -> Option<Conflict> {
         let (first, words) = (at / 4, (at + len).div_ceil(4) - at / 4);
         let masks = |n| byte_mask(at, len, first + n);
-        let found = if at % 4 == 0 && len % 4 == 0 {
+        let found = if at.is_multiple_of(4) && len.is_multiple_of(4) {
             let found = self.writes.conflict(who, first, |_| 15, words);
             self.reads.record(who, first, |_| 15, words);
             found

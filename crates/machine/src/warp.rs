@@ -84,8 +84,10 @@ pub struct Warp {
     pub copies: Vec<PendingCopy>,
     /// Committed copy groups by lane.
     pub committed: [u32; 32],
-    /// Copies issued since the last commit, by lane: an empty commit makes an empty group.
+    /// Why it does not run now.
     pub pause: Pause,
+    /// Its turn ended with a wait that failed.
+    pub yielded: bool,
     /// The frame that runs.
     pub frame: usize,
 }
@@ -104,6 +106,7 @@ impl Warp {
             copies: Vec::new(),
             committed: [0; 32],
             pause: Pause::Turn,
+            yielded: false,
             frame: 0,
         }
     }

@@ -157,7 +157,7 @@ fn matrices_of_eight_by_eight() {
     // Element (r, c) of the 8x8 matrix is the 16-bit number 8r + c.
     let fill = ".shared .align 16 .b8 s[128];\nmov.u32 %r2, s;\nmul.lo.u32 %r1, %r0, 4;\nadd.u32 %r3, %r2, %r1;\nmul.lo.u32 %r4, %r0, 2;\nadd.u32 %r5, %r4, 1;\nshl.b32 %r5, %r5, 16;\n\
                 or.b32 %r6, %r4, %r5;\nst.shared.u32 [%r3], %r6;\nbar.sync 0;\nand.b32 %r7, %r0, 7;\nmad.lo.u32 %r8, %r7, 16, %r2;\n";
-    let pair = |l: u32| 2 * l | (2 * l + 1) << 16;
+    let pair = |l: u32| (2 * l) | ((2 * l + 1) << 16);
     let transposed = |l: u32| (2 * (l % 4) * 8 + l / 4) | ((2 * (l % 4) + 1) * 8 + l / 4) << 16;
     expect(&format!("{fill}ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r63}}, [%r8];"), pair);
     expect(&format!("{fill}ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {{%r63}}, [%r8];"), transposed);

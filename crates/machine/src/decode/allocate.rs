@@ -71,6 +71,7 @@ fn access(i: &Instruction) -> Access {
         | "prefetch" | "prefetchu" | "nanosleep" | "discard" | "applypriority" | "setmaxnreg" => false,
         "bar" | "barrier" => has("red"),
         "wmma" => !has("store"),
+        "mbarrier" => !has("init") && !has("inval") && !(has("expect_tx") && !has("arrive")),
         "call" => i.operands.len() > 1 && matches!(i.operands[0], Operand::List(_)),
         _ => true,
     };

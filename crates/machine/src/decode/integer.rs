@@ -132,7 +132,7 @@ impl Decoder<'_> {
             (8, 2) => {
                 Ok(Instr::with(Op::Pack2x32, d, self.src(&parts[0], Ty::B32)?, self.src(&parts[1], Ty::B32)?, ZERO))
             }
-            (_, n) if n > 0 && total as usize % n == 0 => {
+            (_, n) if n > 0 && (total as usize).is_multiple_of(n) => {
                 let bytes = total / n as u32;
                 let part = if bytes == 1 { Ty::B8 } else { Ty::B16 };
                 let rows = parts.iter().map(|p| self.src(p, part)).collect::<Result<_, _>>()?;
@@ -156,7 +156,7 @@ impl Decoder<'_> {
                 let (d, d2) = (self.dst(&parts[0], Width::W32)?, self.dst(&parts[1], Width::W32)?);
                 Ok(Instr { d2, ..Instr::with(Op::Unpack2x32, d, a, ZERO, ZERO) })
             }
-            (_, n) if n > 0 && total as usize % n == 0 => {
+            (_, n) if n > 0 && (total as usize).is_multiple_of(n) => {
                 let rows = parts.iter().map(|p| self.dst(p, Width::W32)).collect::<Result<_, _>>()?;
                 let mut instr = Instr::with(Op::UnpackMany, SINK, a, ZERO, ZERO);
                 let side = PackOp { rows, bytes: total / n as u32, wide: total == 8 };

@@ -10,6 +10,7 @@ mod control;
 mod convert;
 mod float;
 mod integer;
+mod mbarrier;
 mod memory;
 mod sites;
 mod tensor;
@@ -399,6 +400,7 @@ impl Decoder<'_> {
             .integer(mnemonic, i, &mut m)
             .or_else(|| self.float(mnemonic, i, &mut m))
             .or_else(|| self.convert(mnemonic, i, &mut m))
+            .or_else(|| self.mbarrier(mnemonic, i, &mut m))
             .or_else(|| self.memory(mnemonic, i, &mut m))
             .or_else(|| self.atomics(mnemonic, i, &mut m))
             .or_else(|| self.control(mnemonic, i, &mut m))

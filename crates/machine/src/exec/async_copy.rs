@@ -120,15 +120,23 @@ pub fn commit(w: &mut Warp, m: u32) {
 }
 
 /// Waits until at most so many of the latest groups are in flight.
-pub fn wait(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
+pub fn wait(cta: &mut Cta, w: &mut Warp, i: &Instr, m: u32) {
     let keep = u32::try_from(i.imm).unwrap_or(0);
     let all = i.sub == 1;
+    let committed = w.committed;
+    finish(cta, w, |c| m >> c.lane & 1 != 0 && (all || c.group + keep < committed[usize::from(c.lane)]));
+}
+
+/// All copies of these lanes have come: for an mbarrier that tracks them.
+pub fn land(cta: &mut Cta, w: &mut Warp, m: u32) {
+    finish(cta, w, |c| m >> c.lane & 1 != 0);
+}
+
+fn finish(cta: &mut Cta, w: &mut Warp, done: impl Fn(&PendingCopy) -> bool) {
     let copies = std::mem::take(&mut w.copies);
     let mut left = Vec::with_capacity(copies.len());
     for c in copies {
-        let l = usize::from(c.lane);
-        let done = m >> l & 1 != 0 && (all || c.group + keep < w.committed[l]);
-        if !done {
+        if !done(&c) {
             left.push(c);
             continue;
         }
@@ -143,9 +151,8 @@ pub fn wait(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
         // The write counts from the copy's own place, in the interval in which it was waited for.
         let who = Accessor { warp: w.index, clock: &w.clock, pc: c.pc, atomic: false };
         if let Some(conflict) = cta.shared.write(at, bytes, &who) {
-            race(cta, w, c.pc, conflict, 1 << l, true);
+            race(cta, w, c.pc, conflict, 1 << c.lane, true);
         }
     }
-    let _ = pc;
     w.copies = left;
 }

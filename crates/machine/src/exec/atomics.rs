@@ -133,7 +133,7 @@ fn in_shared(
     undefined: bool,
 ) -> Option<(u64, bool)> {
     let bytes = bytes_of(op.ty);
-    if at % bytes as u64 != 0 || at + bytes as u64 > cta.shared.len() as u64 {
+    if !at.is_multiple_of(bytes as u64) || at + bytes as u64 > cta.shared.len() as u64 {
         bad_access(cta, w, pc, Area::Shared, at, bytes as u32, bytes as u32, 1 << l, true);
         return None;
     }
@@ -175,7 +175,7 @@ fn in_global(
     let machine = cta.m;
     let found = slot_of(at).and_then(|(slot, offset)| {
         let buffer = machine.buffers.get(slot)?;
-        (offset >= 0 && offset as u64 + bytes as u64 <= buffer.bytes && offset as usize % bytes == 0).then_some((
+        (offset >= 0 && offset as u64 + bytes as u64 <= buffer.bytes && (offset as usize).is_multiple_of(bytes)).then_some((
             slot,
             buffer,
             offset as usize,

@@ -43,17 +43,17 @@ fn one_buffer<'m>(
 #[inline(never)]
 fn report_bad(cta: &mut Cta, w: &Warp, pc: Pc, m: u32, at: &[u64; 32], span: u64, write: bool) {
     for l in lanes_of(m) {
-        if find(&cta.m.buffers, at[l], span).is_none() {
+        if find(cta.m.buffers, at[l], span).is_none() {
             bad_access(cta, w, pc, Area::Global, at[l], span as u32, span as u32, 1 << l, write);
             return;
         }
     }
 }
 
-fn find<'m>(buffers: &'m [Buffer], at: u64, span: u64) -> Option<(&'m Buffer, usize, usize)> {
+fn find(buffers: &[Buffer], at: u64, span: u64) -> Option<(&Buffer, usize, usize)> {
     let (slot, offset) = slot_of(at)?;
     let b = buffers.get(slot)?;
-    (offset >= 0 && offset as u64 + span <= b.bytes && offset as u64 % span == 0).then_some((b, slot, offset as usize))
+    (offset >= 0 && offset as u64 + span <= b.bytes && (offset as u64).is_multiple_of(span)).then_some((b, slot, offset as usize))
 }
 
 #[inline(always)]

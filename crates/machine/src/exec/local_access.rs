@@ -12,7 +12,7 @@ fn checked(cta: &mut Cta, w: &Warp, pc: Pc, m: u32, at: &[u64; 32], span: u64, w
     let limit = u64::from(w.local.len());
     let align = span.min(16);
     for l in lanes_of(m) {
-        if at[l] % align != 0 || at[l].saturating_add(span) > limit {
+        if !at[l].is_multiple_of(align) || at[l].saturating_add(span) > limit {
             bad_access(cta, w, pc, Area::Local, at[l], span as u32, align as u32, 1 << l, write);
             return None;
         }

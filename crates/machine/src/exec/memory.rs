@@ -101,7 +101,7 @@ pub fn bad_access(
         }
         _ => slot_of(at).and_then(|(slot, offset)| m.global_place(slot, offset, bytes)),
     };
-    if at % u64::from(align) != 0 {
+    if !at.is_multiple_of(u64::from(align)) {
         cta.report(FindingKind::MisalignedAccess, w, pc, None, lanes, true, |_| {
             (
                 format!(

@@ -15,6 +15,7 @@ pub mod lane_float;
 pub mod lane_integer;
 mod local_access;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod print;
 mod rare;
@@ -27,6 +28,7 @@ mod warp_ops;
 mod wides;
 
 pub use calls::FUNCTION_HANDLES;
+pub use mbarrier::Mbarrier;
 pub use tensor::Scratch;
 
 use crate::api::FindingKind;
@@ -85,6 +87,7 @@ fn lane_wise<const WIDE: bool>(w: &mut Warp, i: &Instr, pc: Pc, m: u32, code: &C
 
 fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
     let code = cta.m.code;
+    w.yielded = false;
     loop {
         let Some(at) = w.schedule() else {
             if warp_ops::rendezvous(cta, w) {
@@ -178,6 +181,9 @@ fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> 
         if cta.fault.is_some() {
             return Pause::Fault;
         }
+        if w.yielded {
+            return Pause::Turn;
+        }
     }
 }
 
@@ -199,7 +205,7 @@ fn memory_step<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc,
         Op::Atom => atomics::atomic(cta, w, i, pc, m),
         Op::CpAsync => async_copy::issue(cta, w, i, pc, m),
         Op::CpAsyncCommit => async_copy::commit(w, m),
-        Op::CpAsyncWait => async_copy::wait(cta, w, i, pc, m),
+        Op::CpAsyncWait => async_copy::wait(cta, w, i, m),
         Op::Clock => rare_clock(cta, w, i, m),
         _ => {}
     }
@@ -320,6 +326,7 @@ fn warp_step(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u3
     }
     match i.op {
         Op::Barrier => warp_ops::barrier(cta, w, at, i, pc, mask),
+        Op::Mbarrier => mbarrier::run(cta, w, at, i, pc, mask),
         Op::Mma => {
             tensor::mma(cta, w, i, pc);
             Step::Next

@@ -145,8 +145,8 @@ fn set_value(to: Ty, p: bool, q: bool) -> u64 {
                 0
             }
         }
-        Ty::F16x2 => u64::from(p) * 0x3C00 | u64::from(q) * 0x3C00_0000,
-        Ty::Bf16x2 => u64::from(p) * 0x3F80 | u64::from(q) * 0x3F80_0000,
+        Ty::F16x2 => (u64::from(p) * 0x3C00) | (u64::from(q) * 0x3C00_0000),
+        Ty::Bf16x2 => (u64::from(p) * 0x3F80) | (u64::from(q) * 0x3F80_0000),
         Ty::U16 | Ty::S16 => u64::from(p) * 0xFFFF,
         _ => u64::from(p) * 0xFFFF_FFFF,
     }

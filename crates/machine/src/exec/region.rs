@@ -29,7 +29,7 @@ pub fn check(
     let lanes = 1 << lane;
     match area {
         Area::Shared => {
-            if at % u64::from(align) != 0 || at.saturating_add(len.into()) > cta.shared.len() as u64 {
+            if !at.is_multiple_of(u64::from(align)) || at.saturating_add(len.into()) > cta.shared.len() as u64 {
                 bad_access(cta, w, pc, area, at, len, align, lanes, write);
                 return false;
             }
@@ -52,7 +52,7 @@ pub fn check(
         _ => {
             let inside = slot_of(at).and_then(|(slot, offset)| {
                 let b = cta.m.buffers.get(slot)?;
-                (offset >= 0 && offset as u64 + u64::from(len) <= b.bytes && offset as u64 % u64::from(align) == 0)
+                (offset >= 0 && offset as u64 + u64::from(len) <= b.bytes && (offset as u64).is_multiple_of(u64::from(align)))
                     .then_some((slot, offset, b))
             });
             let Some((slot, offset, b)) = inside else {

@@ -46,7 +46,7 @@ fn offsets(
         same |= t[l] ^ first as u32;
     }
     if bad != 0 {
-        let wrong = |l: &usize| at[*l] % span as u64 != 0 || at[*l].saturating_add(span as u64) > limit;
+        let wrong = |l: &usize| !at[*l].is_multiple_of(span as u64) || at[*l].saturating_add(span as u64) > limit;
         let lane = lanes_of(m).find(wrong).unwrap_or(0);
         bad_access(cta, w, pc, Area::Shared, at[lane], span as u32, span as u32, 1 << lane, write);
         return None;

@@ -266,7 +266,7 @@ fn matrix(cta: &mut Cta, w: &Warp, op: &WmmaMemOp, pc: Pc, mask: u32) -> Option<
     }
     let (area, base) = region::resolve(op.area, at[first]);
     let stride = u64::from(stride[first]) * op.fragment.element.bytes() as u64;
-    if stride % 16 != 0 {
+    if !stride.is_multiple_of(16) {
         bad_access(cta, w, pc, area, base + stride, stride as u32, 16, mask, false);
         return None;
     }
