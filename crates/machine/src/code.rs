@@ -502,7 +502,9 @@ pub enum MbarrierKind {
     Wait,
     PendingCount,
     /// `cp.async.mbarrier.arrive`; counted: the arrival is one of those expected (`.noinc`).
-    CopiesArrive { counted: bool },
+    CopiesArrive {
+        counted: bool,
+    },
 }
 
 #[derive(Debug, Clone)]

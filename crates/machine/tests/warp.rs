@@ -146,3 +146,36 @@ fn a_producer_arrives_and_a_consumer_waits() {
         assert_eq!(r.words(), (0..32).map(|l: u32| 4 * (l ^ 1) + 6).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn mbarriers_count_phases() {
+    let program = |init: &str, wait: &str| {
+        kernel(&format!(
+            ".shared .align 8 .b8 bar[8];\n.shared .align 4 .b8 s[256];\nmov.u32 %r2, s;\nmov.u32 %r9, bar;\nmul.lo.u32 %r1, %r0, 4;\nadd.u32 %r3, %r2, %r1;\n\
+             setp.ne.u32 %p0, %r0, 0;\n@%p0 bra READY;\n{init}\nREADY:\nbar.sync 0;\nst.shared.u32 [%r3], %r0;\nmbarrier.arrive.shared.b64 %rd3, [%r9];\n{wait}\
+             xor.b32 %r4, %r1, 128;\nadd.u32 %r5, %r2, %r4;\nld.shared.u32 %r63, [%r5];\nmul.wide.u32 %rd30, %r0, 4;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;"
+        ))
+    };
+    let init = "mbarrier.init.shared.b64 [%r9], 64;";
+    for wait in [
+        "WAIT:\nmbarrier.test_wait.shared.b64 %p1, [%r9], %rd3;\n@!%p1 bra WAIT;\n",
+        "WAIT:\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [%r9], 0;\n@!%p1 bra WAIT;\n",
+    ] {
+        let r = run(&program(init, wait), &[0; 4], 256, 64);
+        assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{:#?}", r.outcome.findings);
+        assert_eq!(r.words(), (0..64).map(|t| t ^ 32).collect::<Vec<_>>());
+    }
+    let unwaited = run(&program(init, ""), &[0; 4], 256, 64);
+    assert!(unwaited.kinds().contains(&"shared_race"), "{:?}", unwaited.kinds());
+    let never = run(
+        &program(
+            "mbarrier.init.shared.b64 [%r9], 65;",
+            "WAIT:\nmbarrier.test_wait.shared.b64 %p1, [%r9], %rd3;\n@!%p1 bra WAIT;\n",
+        ),
+        &[0; 4],
+        256,
+        64,
+    );
+    assert_eq!(never.kinds(), ["deadlock"], "{:?}", never.outcome.end);
+    assert_eq!(run(&program("", ""), &[0; 4], 256, 64).kinds(), ["invalid_access"], "used without init");
+}

@@ -175,11 +175,8 @@ fn in_global(
     let machine = cta.m;
     let found = slot_of(at).and_then(|(slot, offset)| {
         let buffer = machine.buffers.get(slot)?;
-        (offset >= 0 && offset as u64 + bytes as u64 <= buffer.bytes && (offset as usize).is_multiple_of(bytes)).then_some((
-            slot,
-            buffer,
-            offset as usize,
-        ))
+        (offset >= 0 && offset as u64 + bytes as u64 <= buffer.bytes && (offset as usize).is_multiple_of(bytes))
+            .then_some((slot, buffer, offset as usize))
     });
     let Some((slot, buffer, offset)) = found else {
         bad_access(cta, w, pc, Area::Global, at, bytes as u32, bytes as u32, 1 << l, true);

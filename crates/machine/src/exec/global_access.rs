@@ -53,7 +53,11 @@ fn report_bad(cta: &mut Cta, w: &Warp, pc: Pc, m: u32, at: &[u64; 32], span: u64
 fn find(buffers: &[Buffer], at: u64, span: u64) -> Option<(&Buffer, usize, usize)> {
     let (slot, offset) = slot_of(at)?;
     let b = buffers.get(slot)?;
-    (offset >= 0 && offset as u64 + span <= b.bytes && (offset as u64).is_multiple_of(span)).then_some((b, slot, offset as usize))
+    (offset >= 0 && offset as u64 + span <= b.bytes && (offset as u64).is_multiple_of(span)).then_some((
+        b,
+        slot,
+        offset as usize,
+    ))
 }
 
 #[inline(always)]

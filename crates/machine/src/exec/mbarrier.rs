@@ -65,7 +65,14 @@ pub fn run(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32)
         return Step::Next;
     }
     if let Some(row) = op.value
-        && undefined::reaches(cta, w, row, pc, mask, "the value is a count, a phase or a number of bytes of an mbarrier")
+        && undefined::reaches(
+            cta,
+            w,
+            row,
+            pc,
+            mask,
+            "the value is a count, a phase or a number of bytes of an mbarrier",
+        )
     {
         return Step::Next;
     }
@@ -113,8 +120,21 @@ pub fn run(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32)
 }
 
 /// One lane's part; false: a finding ended the run.
-fn one(cta: &mut Cta, w: &mut Warp, op: &MbarrierOp, pc: Pc, l: usize, start: u32, token: &mut u64, ready: &mut u32) -> bool {
-    let value = |w: &Warp| op.value.map(|row| if op.kind == MbarrierKind::Wait && !op.parity { w.regs.r64(row)[l] } else { w.regs.r32(row)[l].into() });
+fn one(
+    cta: &mut Cta,
+    w: &mut Warp,
+    op: &MbarrierOp,
+    pc: Pc,
+    l: usize,
+    start: u32,
+    token: &mut u64,
+    ready: &mut u32,
+) -> bool {
+    let value = |w: &Warp| {
+        op.value.map(|row| {
+            if op.kind == MbarrierKind::Wait && !op.parity { w.regs.r64(row)[l] } else { w.regs.r32(row)[l].into() }
+        })
+    };
     let given = value(w);
     if op.kind == MbarrierKind::Init {
         let count = given.unwrap_or(0) as u32;
@@ -127,7 +147,8 @@ fn one(cta: &mut Cta, w: &mut Warp, op: &MbarrierOp, pc: Pc, l: usize, start: u3
         return true;
     }
     if op.kind == MbarrierKind::Inval {
-        return cta.mbarriers.remove(&start).is_some() || fail(cta, w, pc, l, "an mbarrier that was never initialised is invalidated".into());
+        return cta.mbarriers.remove(&start).is_some()
+            || fail(cta, w, pc, l, "an mbarrier that was never initialised is invalidated".into());
     }
     let Some(b) = cta.mbarriers.get_mut(&start) else {
         return fail(cta, w, pc, l, "an mbarrier is used that was never initialised".into());
@@ -161,7 +182,13 @@ fn one(cta: &mut Cta, w: &mut Warp, op: &MbarrierOp, pc: Pc, l: usize, start: u3
         b.join(&w.clock);
         if arrivals > b.pending {
             let pending = b.pending;
-            return fail(cta, w, pc, l, format!("{arrivals} arrivals at an mbarrier that expects only {pending} more in this phase"));
+            return fail(
+                cta,
+                w,
+                pc,
+                l,
+                format!("{arrivals} arrivals at an mbarrier that expects only {pending} more in this phase"),
+            );
         }
         b.pending -= arrivals;
         if op.kind == MbarrierKind::ArriveDrop {

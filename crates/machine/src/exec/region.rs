@@ -52,8 +52,10 @@ pub fn check(
         _ => {
             let inside = slot_of(at).and_then(|(slot, offset)| {
                 let b = cta.m.buffers.get(slot)?;
-                (offset >= 0 && offset as u64 + u64::from(len) <= b.bytes && (offset as u64).is_multiple_of(u64::from(align)))
-                    .then_some((slot, offset, b))
+                (offset >= 0
+                    && offset as u64 + u64::from(len) <= b.bytes
+                    && (offset as u64).is_multiple_of(u64::from(align)))
+                .then_some((slot, offset, b))
             });
             let Some((slot, offset, b)) = inside else {
                 bad_access(cta, w, pc, area, at, len, align, lanes, write);
