@@ -194,9 +194,7 @@ struct Consumer {
     }
 
     // New references: the maxima so far. Returns what all that was summed under the old ones is worth.
-    WS_DEV_MEMBER void raise(const float (&s)[KEYS / 2], float& a0, float& a1) {
-        float t0, t1;
-        row_max(s, t0, t1);
+    WS_DEV_MEMBER void raise(float t0, float t1, float& a0, float& a1) {
         const float m0 = fmaxf(reference0, quad_max(t0)), m1 = fmaxf(reference1, quad_max(t1));
         const float b0 = m0 == kNegInf ? 0.0f : m0 * c, b1 = m1 == kNegInf ? 0.0f : m1 * c;   // a row that has seen no key
         a0 = ex2(fmaf(reference0, c, -b0));
@@ -231,26 +229,23 @@ struct Consumer {
     }
 };
 
-// The scores of one warp's 16 rows again, by the warp alone: for a tile whose exponentials overflowed.
-static __device__ __noinline__ void scores_again(float* to, u32 q, u32 k, u32 lane) {
-    float s[KEYS / 2];
-#pragma unroll
-    for (i32 i = 0; i < KEYS / 2; ++i) s[i] = 0.0f;
+// The scores of one warp's 16 rows again, by the warp alone, sixteen keys at a time: few registers, for a rare case.
+WS_DEV void scores_again(volatile float* to, u32 q, u32 k, u32 lane) {
 #pragma unroll 1
-    for (u32 i = 0; i < D / 32; ++i) {
-        const u32 chunk = 2 * (i % 4) + lane / 16;   // of 16 bytes, within 128
-        u32 a[4];
-        ldmatrix_x4(a, q + (i / 4) * (64 * 128) + swizzled<kPitch>(lane % 16, chunk));
-#pragma unroll
-        for (u32 n = 0; n < KEYS / 16; ++n) {
-            u32 b[4];   // 8 keys by 16 bytes: keys 0-7, keys 8-15, then the next 16 bytes of both
+    for (u32 n = 0; n < KEYS / 16; ++n) {
+        float s[8] = {};
+#pragma unroll 1
+        for (u32 i = 0; i < D / 32; ++i) {
+            const u32 chunk = 2 * (i % 4) + lane / 16;   // of 16 bytes, within 128
+            u32 a[4], b[4];   // b: 8 keys by 16 bytes: keys 0-7, keys 8-15, then the next 16 bytes of both
+            ldmatrix_x4(a, q + (i / 4) * (64 * 128) + swizzled<kPitch>(lane % 16, chunk));
             ldmatrix_x4(b, k + (i / 4) * (KEYS * 128) + swizzled<kPitch>(16 * n + lane % 16, chunk));
-            mma_e4m3(s + 8 * n, a, b[0], b[2]);
-            mma_e4m3(s + 8 * n + 4, a, b[1], b[3]);
+            mma_e4m3(s, a, b[0], b[2]);
+            mma_e4m3(s + 4, a, b[1], b[3]);
         }
-    }
 #pragma unroll
-    for (i32 i = 0; i < KEYS / 2; ++i) to[i] = s[i];
+        for (u32 e = 0; e < 8; ++e) to[8 * n + e] = s[e];
+    }
 }
 
 // Cycles of one warp of each consumer, by phase: K awaited, scores, softmax, V awaited, values and folding, all else; then the total in ns.
@@ -328,10 +323,12 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     pack_probabilities(s, pr);
                     certain = __all_sync(0xFFFFFFFFu, fmaxf(t0, t1) <= kLargest);
                     if (!certain) {
-                        float again[KEYS / 2];
-                        scores_again(again, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane);
+                        // A new maximum: the exponentials are lost. Through local memory, so that this rare path costs the others no registers.
+                        float scores[KEYS / 2];
+                        volatile float* to = scores;
+                        scores_again(to, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane);
 #pragma unroll
-                        for (i32 e = 0; e < KEYS / 2; ++e) s[e] = again[e];
+                        for (i32 e = 0; e < KEYS / 2; ++e) s[e] = to[e];
                     }
                 }
                 if (!certain) {
@@ -339,8 +336,9 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         const i32 seen = p.Sk - p.Sq + row0 + 1;
                         mask_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
                     }
-                    float a0, a1;
-                    me.raise(s, a0, a1);
+                    float top0, top1, a0, a1;
+                    row_max(s, top0, top1);
+                    me.raise(top0, top1, a0, a1);
                     me.scale_output(a0, a1);
                     if (kKeep && held) {
 #pragma unroll

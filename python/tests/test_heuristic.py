@@ -1,0 +1,50 @@
+"""The choice of a kernel, as rows. Needs neither torch nor a GPU."""
+import importlib.util
+import pathlib
+import sys
+import unittest
+
+_path = pathlib.Path(__file__).resolve().parents[1] / "warpsmith" / "attention" / "_heuristic.py"
+_spec = importlib.util.spec_from_file_location("_heuristic", _path)
+h = importlib.util.module_from_spec(_spec)
+sys.modules["_heuristic"] = h
+_spec.loader.exec_module(h)
+
+# B, Hq, Hkv, Sq, Sk, D, causal, scales of the whole head -> file
+ROWS = [
+    ((1, 8, 8, 512, 512, 64, False, True), "tiny"),
+    ((2, 8, 8, 256, 256, 64, True, True), "tiny"),
+    ((1, 8, 8, 512, 512, 128, False, True), "tiny"),
+    ((2, 8, 8, 2048, 2048, 64, False, True), "forward"),
+    ((4, 16, 16, 4096, 4096, 128, True, True), "forward"),
+    ((1, 8, 8, 16384, 16384, 256, False, True), "forward"),
+    ((1, 32, 8, 1, 131072, 128, False, True), "decode"),
+    ((16, 32, 8, 4, 8192, 128, True, False), "decode"),
+    ((8, 64, 2, 1, 16384, 128, False, True), "split"),     # 32 packed rows
+    ((4, 16, 16, 4096, 4096, 128, False, False), "split"),  # scales by block of tokens
+]
+
+
+class Choice(unittest.TestCase):
+    def test_rows(self):
+        for shape, file in ROWS:
+            with self.subTest(shape=shape):
+                self.assertEqual(h.choose(h.Shape(*shape)).file, file)
+
+    def test_every_launch_is_possible(self):
+        for D in (64, 128, 256):
+            for B, Hq, Hkv in ((1, 1, 1), (3, 8, 2), (64, 32, 8)):
+                for Sq in (1, 3, 65, 512, 5000):
+                    for Sk in (1, 77, 512, 4096, 100000):
+                        for plain in (True, False):
+                            c = h.choose(h.Shape(B, Hq, Hkv, Sq, Sk, D, Sq > 4, plain))
+                            with self.subTest(c=c):
+                                self.assertLessEqual(c.shared_bytes, 232448)
+                                self.assertTrue(0 < c.block <= 1024 and all(0 < g < 2**31 for g in c.grid))
+                                self.assertLess(max(c.grid[1:]), 65536)
+                                if c.total_tiles:
+                                    self.assertGreaterEqual(c.tiles_per_worker * c.grid[0] * (3 if c.file == "split" else 1), c.total_tiles)
+
+
+if __name__ == "__main__":
+    unittest.main()
