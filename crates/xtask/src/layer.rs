@@ -1,6 +1,7 @@
 //! The committed layer of artifacts: what the built-in kernels, the faults and the examples compile to, so that the main job
 //! and the tests need no toolkit. Made with one pinned toolkit, which is fetched if it is not in the cache.
 
+use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -22,10 +23,12 @@ pub fn make(root: &Path) -> Result<(), String> {
     let compiler = compiler(true)?;
     let mut builder = LayerBuilder::new(compiler.toolkit().id.clone());
     let requests = requests()?;
-    for (i, request) in requests.iter().enumerate() {
-        let result = compiler.compile(request).map_err(|e| format!("{}: {e}", request.name))?;
-        let state = result.as_ref().err().map_or(String::new(), |f| format!(": {f}"));
-        println!("{}/{} {} {}{state}", i + 1, requests.len(), request.name, request.target);
+    let results: Vec<_> = requests.par_iter().map(|r| compiler.compile(r).map_err(|e| format!("{}: {e}", r.name))).collect();
+    for (request, result) in requests.iter().zip(results) {
+        let result = result?;
+        if let Err(failure) = &result {
+            println!("{} for {}: {failure}", request.name, request.target);
+        }
         builder.add(request, &result).map_err(|e| e.to_string())?;
     }
     let bytes = builder.finish().map_err(|e| e.to_string())?;
@@ -55,12 +58,14 @@ pub fn check(_root: &Path) -> Result<(), String> {
             return Ok(());
         }
     };
-    let mut stale = Vec::new();
-    for request in &requests {
-        if let Some(difference) = freshness(&layer, &compiler, request).map_err(|e| e.to_string())? {
-            stale.push(format!("{} for {}: {difference:?}", request.name, request.target));
-        }
-    }
+    let compared: Result<Vec<Option<String>>, String> = requests
+        .par_iter()
+        .map(|request| {
+            let difference = freshness(&layer, &compiler, request).map_err(|e| e.to_string())?;
+            Ok(difference.map(|d| format!("{} for {}: {d:?}", request.name, request.target)))
+        })
+        .collect();
+    let stale: Vec<String> = compared?.into_iter().flatten().collect();
     if !stale.is_empty() {
         return Err(format!("the layer is stale, make it anew with `cargo xtask layer`: {}", stale.join("; ")));
     }

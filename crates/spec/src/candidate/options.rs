@@ -23,14 +23,13 @@ enum Kind {
 }
 
 /// (key, flag, kind)
-const OPTIONS: [(&str, &str, Kind); 9] = [
+const OPTIONS: [(&str, &str, Kind); 8] = [
     ("maxrregcount", "--maxrregcount", Kind::Number { low: 16, high: 255 }),
     ("fast_math", "--use_fast_math", Kind::Switch),
     ("ftz", "--ftz", Kind::Switch),
     ("prec_div", "--prec-div", Kind::Switch),
     ("prec_sqrt", "--prec-sqrt", Kind::Switch),
     ("fmad", "--fmad", Kind::Switch),
-    ("extra_device_vectorization", "--extra-device-vectorization", Kind::Switch),
     ("restrict", "--restrict", Kind::Switch),
     ("std", "--std", Kind::Word(&["c++17", "c++20"])),
 ];
@@ -133,7 +132,7 @@ impl CompileOptions {
                     resolved.flags.push(format!("{flag}={number}"));
                 }
                 // These two have no value: they are there or not.
-                _ if matches!(*key, "fast_math" | "extra_device_vectorization" | "restrict") => {
+                _ if matches!(*key, "fast_math" | "restrict") => {
                     if number != 0 {
                         resolved.flags.push(flag.to_string());
                     }
