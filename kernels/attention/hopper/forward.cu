@@ -47,9 +47,9 @@ constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D;
 constexpr i32 kQStages = D == 256 ? 1 : 2;
 constexpr i32 kStages = D == 256 ? 2 : 4;   // of K and of V^T, powers of two
-constexpr i32 kVStages = D == 256 ? 1 : 2;
+constexpr i32 kVStages = 2;
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
-constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 240, kProducerRegisters = WGS == 2 ? 24 : 32;
+constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 232, kProducerRegisters = WGS == 2 ? 40 : 32;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V^T | barriers.
@@ -152,23 +152,25 @@ WS_DEV void transpose(const Params& p, u32 base, const Bars& bars, u32 warp, u32
     }
 }
 
-// S = Q K^T, issued, not waited for.
-WS_DEV void issue_scores(float (&s)[KEYS / 2], u32 q, u32 k) {
+// S = Q K^T for one half of a tile's keys, issued, not waited for.
+WS_DEV void issue_scores(float (&s)[KEYS / 4], u32 q, u32 k, i32 half) {
     wgmma_fence();
 #pragma unroll
     for (i32 i = 0; i < D / 32; ++i) {
-        const u64 a = matrix_desc<kPitch>(q + (i / 4) * (64 * 128) + (i % 4) * 32), b = matrix_desc<kPitch>(k + (i / 4) * (KEYS * 128) + (i % 4) * 32);
+        const u64 a = matrix_desc<kPitch>(q + (i / 4) * (64 * 128) + (i % 4) * 32);
+        const u64 b = matrix_desc<kPitch>(k + half * (KEYS / 2 * kPitch) + (i / 4) * (KEYS * 128) + (i % 4) * 32);
         wgmma(s, a, b, i != 0);
     }
     wgmma_commit();
 }
 
 // T = P V for 64 of the head's dimensions, issued, not waited for.
-WS_DEV void issue_values(float (&t)[32], const u32 (&pr)[KEYS / 8], u32 vt, i32 slice, i32 accumulate) {
+WS_DEV void issue_values(float (&t)[32], const u32 (&pr)[2][KEYS / 16], u32 vt, i32 slice, i32 accumulate) {
     wgmma_fence();
 #pragma unroll
     for (i32 k = 0; k < KEYS / 32; ++k) {
-        const u32 a[4] = {pr[4 * k], pr[4 * k + 1], pr[4 * k + 2], pr[4 * k + 3]};
+        const u32(&h)[KEYS / 16] = pr[k / 2];
+        const u32 a[4] = {h[4 * (k % 2)], h[4 * (k % 2) + 1], h[4 * (k % 2) + 2], h[4 * (k % 2) + 3]};
         const u64 b = matrix_desc<128>(vt + slice * (64 * 128) + k * 32);
         wgmma(t, a, b, k != 0 || accumulate);
     }
@@ -303,24 +305,29 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 io.wait_vt(n);
                 io.release_vt(n);
             }
-            float s[KEYS / 2], x[kKeep ? D / 64 : 1][32];
-            u32 pr[KEYS / 8];
+            float s[2][KEYS / 4], x[kKeep ? D / 64 : 1][32];
+            u32 pr[2][KEYS / 16];
             i32 held = 0;   // tiles in x
 #pragma unroll 1
             for (i32 t = mine - 1; t >= 0; --t, ++n) {
                 LAP(5);
                 io.wait_k(n);
                 LAP(0);
-                issue_scores(s, q_at, io.k_at(n));
-                wgmma_wait<0>();
-                pin(s);
-                LAP(1);
                 const bool masked = (t + 1) * KEYS > clear;
                 float t0 = 0.0f, t1 = 0.0f;
                 bool certain = false;
+                issue_scores(s[0], q_at, io.k_at(n), 0);
+                issue_scores(s[1], q_at, io.k_at(n), 1);
+                wgmma_wait<1>();
+                pin(s[0]);
+                LAP(1);
                 if (t != mine - 1 && !masked) {
-                    exponentials<KEYS / 2, WS_POLY>(s, me.c, me.c, me.bias0, me.bias1, t0, t1);
-                    pack_probabilities(s, pr);
+                    exponentials<KEYS / 4, WS_POLY>(s[0], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                    pack_probabilities(s[0], pr[0]);
+                    wgmma_wait<0>();
+                    pin(s[1]);
+                    exponentials<KEYS / 4, WS_POLY>(s[1], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                    pack_probabilities(s[1], pr[1]);
                     certain = __all_sync(0xFFFFFFFFu, fmaxf(t0, t1) <= kLargest);
                     if (!certain) {
                         // A new maximum: the exponentials are lost. Through local memory, so that this rare path costs the others no registers.
@@ -328,31 +335,41 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         volatile float* to = scores;
                         scores_again(to, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane);
 #pragma unroll
-                        for (i32 e = 0; e < KEYS / 2; ++e) s[e] = to[e];
+                        for (i32 e = 0; e < KEYS / 2; ++e) s[e / (KEYS / 4)][e % (KEYS / 4)] = to[e];
                     }
+                } else {
+                    wgmma_wait<0>();
+                    pin(s[1]);
                 }
                 if (!certain) {
                     if (masked) {
-                        const i32 seen = p.Sk - p.Sq + row0 + 1;
-                        mask_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+                        const i32 seen = p.Sk - p.Sq + row0 + 1, first = t * KEYS + 2 * static_cast<i32>(lane4);
+#pragma unroll
+                        for (i32 i = 0; i < 2; ++i)
+                            mask_keys(s[i], first + i * (KEYS / 2), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
                     }
-                    float top0, top1, a0, a1;
-                    row_max(s, top0, top1);
-                    me.raise(top0, top1, a0, a1);
+                    float top0, top1, other0, other1, a0, a1;
+                    row_max(s[0], top0, top1);
+                    row_max(s[1], other0, other1);
+                    me.raise(fmaxf(top0, other0), fmaxf(top1, other1), a0, a1);
                     me.scale_output(a0, a1);
                     if (kKeep && held) {
 #pragma unroll
                         for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) me.scale(x[i], a0, a1);
                     }
                     t0 = t1 = 0.0f;
-                    exponentials<KEYS / 2, 0>(s, me.c, me.c, me.bias0, me.bias1, t0, t1);
+#pragma unroll
+                    for (i32 i = 0; i < 2; ++i) {
+                        exponentials<KEYS / 4, 0>(s[i], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                        pack_probabilities(s[i], pr[i]);
+                    }
                     me.doubt_unseen();
-                    pack_probabilities(s, pr);
                 }
                 me.sum0 += t0;
                 me.sum1 += t1;
                 io.release_k(n);
-                pin(pr);
+                pin(pr[0]);
+                pin(pr[1]);
                 LAP(2);
                 io.wait_vt(n);
                 LAP(3);
@@ -368,23 +385,19 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         held = 0;
                     }
                 } else {
+                    // Two slices of 64 dimensions at a time are under way; each is folded while the next one runs.
+                    float y[2][32];
+                    issue_values(y[0], pr, io.vt_at(n), 0, 0);
 #pragma unroll
-                    for (i32 i = 0; i < D / 64; i += 2) {
-                        float y[32];
-                        issue_values(x[0], pr, io.vt_at(n), i, 0);
+                    for (i32 i = 0; i < D / 64; ++i) {
                         if (i + 1 < D / 64) {
-                            issue_values(y, pr, io.vt_at(n), i + 1, 0);
+                            issue_values(y[(i + 1) % 2], pr, io.vt_at(n), i + 1, 0);
                             wgmma_wait<1>();
                         } else {
                             wgmma_wait<0>();
                         }
-                        pin(x[0]);
-                        me.fold(x[0], i);
-                        if (i + 1 < D / 64) {
-                            wgmma_wait<0>();
-                            pin(y);
-                            me.fold(y, i + 1);
-                        }
+                        pin(y[i % 2]);
+                        me.fold(y[i % 2], i);
                     }
                 }
                 io.release_vt(n);

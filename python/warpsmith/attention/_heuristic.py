@@ -72,8 +72,7 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=2, trace=0, sms=SMS):
     keys = keys or (64 if s.D == 256 else 128)
     ctas = ctas or next((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), 8)
     rows = s.group * s.Sq
-    # As few rows to a CTA as still let all CTAs run at once: the fewer, the shorter the chain.
-    wgs = wgs or next((n for n in (1, 2, 4) if ceil_div(rows, 64 * n) * ctas * s.Hkv * s.B <= sms), 4)
+    wgs = wgs or 1   # the fewer warps a scheduler has, the shorter the chain; several CTAs share an SM
     if not s.plain or s.Sk > keys * ctas or s.D // 16 % ctas or keys % (128 * wgs * 16 // s.D):
         return None
     shared = 3 * keys * s.D + wgs * (s.D // 16 * 2048 + ctas * 512) + 64
@@ -86,7 +85,7 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=2, trace=0, sms=SMS):
     return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
 
 
-DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 3)}   # keys of a tile, warps, stages
+DECODE = {64: (64, 8, 2), 128: (32, 8, 2), 256: (16, 8, 2)}   # keys of a tile, warps, stages
 
 
 def choose_decode(s, keys=None, warps=None, stages=None, sms=SMS):
@@ -133,13 +132,16 @@ FORWARD = {64: dict(wgs=3, poly=0, keep=0), 128: dict(wgs=3, poly=0, keep=0), 25
 
 def forward_shared(D, wgs):
     """Mirrors the shared-memory map of forward.cu."""
-    stages = {64: (2, 4, 2, 4), 128: (2, 4, 2, 4), 256: (1, 2, 1, 2)}[D]
+    stages = {64: (2, 4, 2, 4), 128: (2, 4, 2, 4), 256: (1, 2, 2, 2)}[D]
     return stages[0] * 64 * wgs * D + sum(stages[1:]) * 128 * D + 256
 
 
 def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, l2_bytes=24 << 20, trace=0):
     """Many queries over many keys."""
     f = FORWARD[s.D]
+    # 192 rows to a CTA suit D 64, but not where 256 would fill the SMs once and 192 a little more than once.
+    if s.D == 64 and not wgs and not s.causal and ceil_div(s.Sq, 256) * s.Hq * s.B <= sms < ceil_div(s.Sq, 192) * s.Hq * s.B:
+        wgs = 4
     wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
     row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = row_tiles * s.Hq * s.B
@@ -155,13 +157,12 @@ def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, 
 def choose(s):
     """The kernel that we would run."""
     rows = s.group * s.Sq
+    tiny = choose_tiny(s)
+    ctas = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] if tiny else 0
+    if tiny and ctas <= (SMS if rows <= 16 else 4 * SMS):
+        return tiny
     if rows <= 16:
         return choose_decode(s)
-    tiny = choose_tiny(s)
-    if tiny and tiny.grid[0] * tiny.grid[1] * tiny.grid[2] <= SMS:
-        return tiny
     if rows <= 64 and s.Sk > 1024:
         return choose_stream(s)
-    if not s.plain or (s.Sk <= 1024 and ceil_div(rows, 64) * s.Hkv * s.B <= SMS):
-        return choose_split(s)
-    return choose_forward(s)
+    return choose_forward(s) if s.plain else choose_split(s)
