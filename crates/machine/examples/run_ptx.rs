@@ -37,6 +37,11 @@ fn argument(text: &str, buffers: &HashMap<String, BufferId>) -> Result<Arg, Stri
         Some(("i32", v)) => Arg::Bytes(v.parse::<i32>().map_err(|e| bad(e.to_string()))?.to_le_bytes().to_vec()),
         Some(("i64", v)) => Arg::Bytes(v.parse::<i64>().map_err(|e| bad(e.to_string()))?.to_le_bytes().to_vec()),
         Some(("f32", v)) => Arg::Bytes(v.parse::<f32>().map_err(|e| bad(e.to_string()))?.to_le_bytes().to_vec()),
+        Some(("hex", v)) => {
+            let digit = |n: usize| v.get(n..n + 2).and_then(|d| u8::from_str_radix(d, 16).ok());
+            let bytes: Option<Vec<u8>> = (0..v.len()).step_by(2).map(digit).collect();
+            Arg::Bytes(bytes.ok_or_else(|| bad("hex digits".into()))?)
+        }
         Some(("f64", v)) => Arg::Bytes(v.parse::<f64>().map_err(|e| bad(e.to_string()))?.to_le_bytes().to_vec()),
         _ => Arg::Buffer(*buffers.get(text).ok_or_else(|| format!("no buffer {text}"))?),
     })

@@ -308,16 +308,6 @@ impl Shared {
         }
     }
 
-    /// Reads `bytes` (1, 2, 4 or 8) at every lane's offset plus `step`; the caller has checked bounds.
-    #[inline(always)]
-    pub fn gather<const BYTES: usize>(&self, at: &[u32; 32], step: usize) -> [u64; 32] {
-        let mut t = [0; 32];
-        for l in 0..32 {
-            t[l] = self.load(at[l] as usize + step, BYTES);
-        }
-        t
-    }
-
     /// Whether the bytes at every lane's offset are defined and none is in flight; `span` is a power of two up to 16 or more.
     #[inline(always)]
     pub fn lanes_defined(&self, at: &[u32; 32], span: usize) -> bool {

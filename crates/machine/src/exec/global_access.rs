@@ -5,7 +5,7 @@
 use crate::api::FindingKind;
 use crate::code::{Area, MemOp, Pc, Width};
 use crate::cta::Cta;
-use crate::exec::memory::{bad_access, note_place, put, put_poison};
+use crate::exec::memory::{bad_access, fill, note_place, put, put_poison};
 use crate::exec::rare::lanes_of;
 use crate::exec::undefined;
 use crate::memory::{Buffer, slot_of};
@@ -71,35 +71,16 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
     };
     for e in 0..op.rows.len() {
         let step = e * size;
-        let mut v = [0u64; 32];
         if same {
-            v = [b.data.load(t[0] + step, size); 32];
-            put(w, op, e, &v, m);
+            put(w, op, e, &[b.data.load(t[0] + step, size); 32], m);
             continue;
         }
         match size {
-            1 => {
-                for l in 0..32 {
-                    v[l] = b.data.load8(t[l] + step).into();
-                }
-            }
-            2 => {
-                for l in 0..32 {
-                    v[l] = b.data.load16(t[l] + step).into();
-                }
-            }
-            4 => {
-                for l in 0..32 {
-                    v[l] = b.data.load32(t[l] + step).into();
-                }
-            }
-            _ => {
-                for l in 0..32 {
-                    v[l] = b.data.load64(t[l] + step);
-                }
-            }
+            1 => fill(w, op, e, m, |l| b.data.load8(t[l] + step).into()),
+            2 => fill(w, op, e, m, |l| b.data.load16(t[l] + step).into()),
+            4 => fill(w, op, e, m, |l| b.data.load32(t[l] + step).into()),
+            _ => fill(w, op, e, m, |l| b.data.load64(t[l] + step)),
         }
-        put(w, op, e, &v, m);
     }
     let (mut poison, mut bad) = (0u32, 0u64);
     if let Some(s) = &b.shadow {

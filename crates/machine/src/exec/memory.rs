@@ -235,6 +235,31 @@ fn store_body(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
     }
 }
 
+/// Writes what `f` gives for each lane into an element's register. Lanes that do not take part are asked too.
+///
+/// PERF: a full row is written in place; through a temporary, the vector copy would wait for 32 narrow stores.
+#[inline(always)]
+pub fn fill(w: &mut Warp, op: &MemOp, element: usize, m: u32, f: impl Fn(usize) -> u64) {
+    let (row, width) = op.rows[element];
+    if op.extend == 0 && m == u32::MAX {
+        if width == Width::W64 {
+            for (l, d) in w.regs.m64(row).iter_mut().enumerate() {
+                *d = f(l);
+            }
+        } else {
+            for (l, d) in w.regs.m32(row).iter_mut().enumerate() {
+                *d = f(l) as u32;
+            }
+        }
+        return;
+    }
+    let mut t = [0u64; 32];
+    for (l, v) in t.iter_mut().enumerate() {
+        *v = f(l);
+    }
+    put(w, op, element, &t, m);
+}
+
 /// Writes a loaded element into its register: extended by its sign if the load asks for it.
 #[inline(always)]
 pub fn put(w: &mut Warp, op: &MemOp, element: usize, values: &[u64; 32], m: u32) {

@@ -6,7 +6,7 @@
 use crate::api::FindingKind;
 use crate::code::{Area, MemOp, Pc, Width};
 use crate::cta::Cta;
-use crate::exec::memory::{bad_access, in_flight, note_place, put, put_poison, race, synchronise};
+use crate::exec::memory::{bad_access, fill, in_flight, note_place, put, put_poison, race, synchronise};
 use crate::exec::rare::lanes_of;
 use crate::memory::DEFINED;
 use crate::shared::Accessor;
@@ -92,26 +92,22 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
     for e in 0..op.rows.len() {
         let step = e * op.bytes as usize;
         let (row, width) = op.rows[e];
-        if op.bytes == 4 && width == Width::W32 {
-            // The usual case: no detour over 64 bits.
-            let mut v = [0u32; 32];
-            if shape == Shape::Same {
-                v = [cta.shared.load(start + step, 4) as u32; 32];
+        if shape == Shape::Same {
+            let v = cta.shared.load(start + step, op.bytes as usize);
+            if width == Width::W32 && op.extend == 0 {
+                w.regs.put32(row, &[v as u32; 32], m);
             } else {
-                for l in 0..32 {
-                    v[l] = cta.shared.load(t[l] as usize + step, 4) as u32;
-                }
+                put(w, op, e, &[v; 32], m);
             }
-            w.regs.put32(row, &v, m);
             continue;
         }
-        let v = match op.bytes {
-            1 => cta.shared.gather::<1>(&t, step),
-            2 => cta.shared.gather::<2>(&t, step),
-            4 => cta.shared.gather::<4>(&t, step),
-            _ => cta.shared.gather::<8>(&t, step),
-        };
-        put(w, op, e, &v, m);
+        let shared = &cta.shared;
+        match op.bytes {
+            1 => fill(w, op, e, m, |l| shared.load(t[l] as usize + step, 1)),
+            2 => fill(w, op, e, m, |l| shared.load(t[l] as usize + step, 2)),
+            4 => fill(w, op, e, m, |l| shared.load(t[l] as usize + step, 4)),
+            _ => fill(w, op, e, m, |l| shared.load(t[l] as usize + step, 8)),
+        }
     }
     if defined {
         put_poison(w, op, 0, pc, m);

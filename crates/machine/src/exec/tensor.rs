@@ -300,7 +300,20 @@ pub fn wmma_load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, mask: u32) {
         && bytes < 8
         && (0..count).all(|n| cta.shared.is_defined(base as usize + n * stride as usize, length))
     {
-        // PERF: the usual case, with nothing to remember about undefined bytes.
+        // PERF: the usual case, with nothing to remember about undefined bytes; two halves side by side are one word.
+        let (first, second) = (f.places[0], f.places[f.packed - 1]);
+        let beside = if op.column_major { (first.0 + 1, first.1) } else { (first.0, first.1 + 1) };
+        if f.packed == 2 && second == beside {
+            for (n, row) in op.rows.iter().enumerate() {
+                let mut t = [0u32; 32];
+                for (l, v) in t.iter_mut().enumerate() {
+                    *v = cta.shared.load(place(op, base, stride, f.places[n * 64 + 2 * l]) as usize, 4) as u32;
+                }
+                w.regs.put32(*row, &t, u32::MAX);
+                w.regs.define(*row, u32::MAX);
+            }
+            return;
+        }
         for (n, row) in op.rows.iter().enumerate() {
             let mut t = [0u32; 32];
             for (at, which) in f.places[n * 32 * f.packed..(n + 1) * 32 * f.packed].iter().enumerate() {

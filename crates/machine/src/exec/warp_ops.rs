@@ -164,30 +164,37 @@ fn shuffle(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, mask: u32) {
     let (a, b, c, wanted) = (*w.regs.r32(op.a), *w.regs.r32(op.b), *w.regs.r32(op.c), *w.regs.r32(op.members));
     let poison = w.regs.poison(op.a);
     let (mut t, mut valid, mut spread, mut crossed, mut absent) = ([0u32; 32], 0u32, 0u32, 0u32, 0u32);
-    for l in lanes_of(mask) {
+    // PERF: sources of all lanes first, then what is rare only if it can be.
+    let mut sources = [0u32; 32];
+    for l in 0..32 {
         let lane = l as u32;
-        let (clamp, segment) = (c[l] & 31, c[l] >> 8 & 31);
-        let value = b[l] & 31;
+        let (clamp, segment, value) = (c[l] & 31, c[l] >> 8 & 31, b[l] & 31);
         let high = (lane & segment) | (clamp & !segment);
-        let low = lane & segment;
         let (source, ok) = match op.mode {
-            ShflMode::Up => {
-                let j = lane as i32 - value as i32;
-                (j as u32, j >= high as i32)
-            }
+            ShflMode::Up => (lane.wrapping_sub(value), lane as i32 - value as i32 >= high as i32),
             ShflMode::Down => (lane + value, lane + value <= high),
             ShflMode::Bfly => (lane ^ value, lane ^ value <= high),
-            ShflMode::Idx => (low | value & !segment, low | value & !segment <= high),
+            ShflMode::Idx => {
+                let source = lane & segment | value & !segment;
+                (source, source <= high)
+            }
         };
-        let source = if ok { source } else { lane };
+        sources[l] = if ok { source & 31 } else { lane };
         valid |= u32::from(ok) << l;
-        let s = source as usize & 31;
-        t[l] = a[s];
-        if mask >> s & 1 == 0 || wanted[l] >> s & 1 == 0 {
-            absent |= 1 << l;
-        } else if poison >> s & 1 != 0 {
-            spread |= 1 << l;
-            crossed |= u32::from(s != l) << l;
+    }
+    for l in 0..32 {
+        t[l] = a[sources[l] as usize & 31];
+    }
+    let all = mask == u32::MAX && wanted == [u32::MAX; 32];
+    if !all || poison != 0 {
+        for l in lanes_of(mask) {
+            let s = sources[l] as usize & 31;
+            if mask >> s & 1 == 0 || wanted[l] >> s & 1 == 0 {
+                absent |= 1 << l;
+            } else if poison >> s & 1 != 0 {
+                spread |= 1 << l;
+                crossed |= u32::from(s != l) << l;
+            }
         }
     }
     if absent != 0 {
