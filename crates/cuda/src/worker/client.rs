@@ -58,6 +58,25 @@ impl WorkerError {
             WorkerError::Died { .. } | WorkerError::Garbled { .. } => "worker-failed",
         }
     }
+
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            WorkerError::Spawn { .. } => "is the program there, and may it be executed?",
+            WorkerError::Device { code, .. } if code == "no-device" => {
+                "`nvidia-smi` has to work first; --backend cpu runs the PTX machine, which needs no device"
+            }
+            WorkerError::Device { .. } => "`nvidia-smi` and `dmesg` say more about the device",
+            WorkerError::Refused { .. } => {
+                "this is a defect of Warpsmith; please report it with the command that led here"
+            }
+            WorkerError::TimedOut { .. } => "is the device busy, or the machine under load? run again",
+            WorkerError::Died { .. } => "run again; `dmesg` says whether the system has killed it",
+            WorkerError::Garbled { .. } => {
+                "nothing but the worker may write to its standard output, and both sides need the same Warpsmith"
+            }
+        }
+    }
 }
 
 /// What came of a run.
