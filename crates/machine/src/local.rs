@@ -63,6 +63,19 @@ impl Local {
         *d = if defined { *d | which } else { *d & !which };
     }
 
+    /// The undefined bits of 1, 2, 4 or 8 bytes.
+    pub fn undefined_bits(&self, lane: usize, at: u32, bytes: u32) -> u64 {
+        (0..bytes).fold(0, |a, n| if self.load(lane, at + n, 1).1 { a } else { a | 0xFF << (8 * n) })
+    }
+
+    /// Marks single bytes as undefined.
+    pub fn undefine(&mut self, lane: usize, at: u32, bytes: u32) {
+        for n in (0..8).filter(|n| bytes >> n & 1 != 0) {
+            let value = self.load(lane, at + n, 1).0;
+            self.store(lane, at + n, 1, value, false);
+        }
+    }
+
     /// Remembers where an undefined value that is stored comes from.
     pub fn set_origin(&mut self, lane: usize, at: u32, origin: Pc) {
         self.origins.insert((lane, at as usize / 4), origin);

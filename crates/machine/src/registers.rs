@@ -4,6 +4,8 @@
 //! names the first of two rows; a predicate is a mask in the first word of its row; 8- and 16-bit values are
 //! zero-extended. A row's poison bit says that the lane's value is undefined; its origin is where it was first read.
 
+use std::collections::HashMap;
+
 use crate::code::{Pc, RowId};
 
 /// The lanes of one 32-bit register.
@@ -21,12 +23,22 @@ pub struct Registers {
     poison: Vec<u32>,
     origin: Vec<Pc>,
     base: usize,
+    /// By row: lanes of which only some bits are undefined. Kept for few rows; absent: all bits of an undefined lane are.
+    details: HashMap<usize, Detail>,
+}
+
+/// Which bits of a row's undefined lanes are undefined.
+#[derive(Debug, Clone)]
+pub struct Detail {
+    pub bits: [u64; 32],
+    /// Lanes whose value is an unchanged copy of memory of which neighbouring bytes were defined: padding of a structure.
+    pub copied: u32,
 }
 
 impl Registers {
     /// No frames yet.
     pub fn new() -> Registers {
-        Registers { rows: Vec::new(), poison: Vec::new(), origin: Vec::new(), base: 0 }
+        Registers { rows: Vec::new(), poison: Vec::new(), origin: Vec::new(), base: 0, details: HashMap::new() }
     }
 
     /// Adds a window of `rows` rows, all undefined, and makes it current.
@@ -41,6 +53,7 @@ impl Registers {
 
     /// Forgets all rows from `len` on.
     pub fn truncate(&mut self, len: usize) {
+        self.details.retain(|row, _| *row < len);
         self.rows.truncate(len);
         self.poison.truncate(len);
         self.origin.truncate(len);
@@ -140,7 +153,36 @@ impl Registers {
         self.poison[at] = self.poison[at] & !mask | poison & mask;
         if poison & mask != 0 {
             self.origin[at] = origin;
+            if !self.details.is_empty() {
+                self.details.remove(&at);
+            }
         }
+    }
+
+    /// As [`Registers::set_poison`], where the undefined bits of each lane are known: lanes without any are defined.
+    pub fn set_bits(&mut self, row: RowId, bits: &[u64; 32], copied: u32, mask: u32, origin: Pc) {
+        let undefined = (0..32).fold(0, |a, l| a | u32::from(bits[l] != 0) << l);
+        let before = self.poison(row) & !mask;
+        self.set_poison(row, undefined, mask, origin);
+        if undefined & mask != 0 {
+            // What is left of an older value in other lanes counts as wholly undefined.
+            let bits = std::array::from_fn(|l| if before >> l & 1 != 0 { u64::MAX } else { bits[l] });
+            let at = self.at(row);
+            self.details.insert(at, Detail { bits, copied });
+        }
+    }
+
+    /// The undefined bits of a lane.
+    pub fn undefined_bits(&self, row: RowId, lane: usize) -> u64 {
+        if self.poison(row) >> lane & 1 == 0 {
+            return 0;
+        }
+        self.details.get(&self.at(row)).map_or(u64::MAX, |d| d.bits[lane])
+    }
+
+    /// Lanes whose undefined bits are padding that was copied along.
+    pub fn copied(&self, row: RowId) -> u32 {
+        self.details.get(&self.at(row)).map_or(0, |d| d.copied)
     }
 
     /// Where the undefined value of a row was first read; `here` for a register that was never written.

@@ -287,6 +287,12 @@ impl Shared {
         self.shadow[at..at + len].iter().fold(0, |a, s| a | s) & IN_FLIGHT != 0
     }
 
+    /// The undefined bits of 1, 2, 4 or 8 bytes.
+    pub fn undefined_bits(&self, at: usize, bytes: usize) -> u64 {
+        let shadow = &self.shadow[at..at + bytes];
+        shadow.iter().enumerate().fold(0, |a, (n, s)| if s & DEFINED == 0 { a | 0xFF << (8 * n) } else { a })
+    }
+
     /// Where an undefined value within a range comes from, if it was stored.
     pub fn origin_within(&self, at: usize, len: usize) -> Option<Pc> {
         if self.origins.is_empty() {

@@ -5,10 +5,10 @@
 use crate::api::FindingKind;
 use crate::code::{Area, MemOp, Pc, Width};
 use crate::cta::Cta;
-use crate::exec::memory::{bad_access, fill, note_place, put, put_poison};
+use crate::exec::memory::{bad_access, fill, note_place, put, put_defined, put_undefined, undefined_bytes};
 use crate::exec::rare::lanes_of;
 use crate::exec::undefined;
-use crate::memory::{Buffer, slot_of};
+use crate::memory::{Buffer, Bytes, DEFINED, slot_of};
 use crate::warp::Warp;
 
 const ALL_DEFINED: u64 = 0x0101_0101_0101_0101;
@@ -82,7 +82,7 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
             _ => fill(w, op, e, m, |l| b.data.load64(t[l] + step)),
         }
     }
-    let (mut poison, mut bad) = (0u32, 0u64);
+    let mut bad = 0u64;
     if let Some(s) = &b.shadow {
         let all = if size == 8 { ALL_DEFINED } else { ALL_DEFINED & ((1 << (8 * size)) - 1) };
         let lanes = if same { 1 } else { 32 };
@@ -112,16 +112,21 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
             }
         }
         if bad != 0 {
-            for l in lanes_of(m) {
-                let whole = (0..op.rows.len()).all(|e| s.load(t[l] + e * size, size) == all);
-                if !whole {
-                    poison |= 1 << l;
-                    note_place(&mut cta.undefined_places, pc, || machine.global_place(slot, t[l] as i64, span as u32));
-                }
+            let undefined = |e: usize, l: usize| undefined_bits(s, t[l] + e * size, size);
+            let first = lanes_of(m).find(|&l| (0..op.rows.len()).any(|e| undefined(e, l) != 0));
+            if let Some(l) = first {
+                note_place(&mut cta.undefined_places, pc, || machine.global_place(slot, t[l] as i64, span as u32));
             }
+            put_undefined(w, op, m, pc, undefined);
+            return;
         }
     }
-    put_poison(w, op, poison, pc, m);
+    put_defined(w, op, m);
+}
+
+/// The undefined bits of an element.
+fn undefined_bits(shadow: &Bytes, at: usize, bytes: usize) -> u64 {
+    (0..bytes).fold(0, |a, n| if shadow.load8(at + n) & DEFINED == 0 { a | 0xFF << (8 * n) } else { a })
 }
 
 /// Lanes in different buffers, or a bad address among them.
@@ -132,17 +137,16 @@ fn scattered_load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &
     let span = (size * op.rows.len()) as u64;
     let machine = cta.m;
     let mut values = vec![[0u64; 32]; op.rows.len()];
-    let mut poison = 0;
+    let mut bits = vec![[0u64; 32]; op.rows.len()];
     for l in lanes_of(m) {
         let Some((b, slot, offset)) = find(machine.buffers, at[l], span) else {
             report_bad(cta, w, pc, m, at, span, false);
             return;
         };
-        let all = if size == 8 { ALL_DEFINED } else { ALL_DEFINED & ((1 << (8 * size)) - 1) };
         for (e, v) in values.iter_mut().enumerate() {
             v[l] = b.data.load(offset + e * size, size);
-            if b.shadow.as_ref().is_some_and(|s| s.load(offset + e * size, size) != all) {
-                poison |= 1 << l;
+            bits[e][l] = b.shadow.as_ref().map_or(0, |s| undefined_bits(s, offset + e * size, size));
+            if bits[e][l] != 0 {
                 note_place(&mut cta.undefined_places, pc, || machine.global_place(slot, offset as i64, span as u32));
             }
         }
@@ -150,7 +154,7 @@ fn scattered_load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &
     for (e, v) in values.iter().enumerate() {
         put(w, op, e, v, m);
     }
-    put_poison(w, op, poison, pc, m);
+    put_undefined(w, op, m, pc, |e, l| bits[e][l]);
 }
 
 #[inline(always)]
@@ -183,7 +187,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
         }
     }
     for (row, _) in &op.rows {
-        undefined::notes(cta, w, *row, pc, m, "the value is stored to global memory");
+        undefined::stored(cta, w, *row, pc, m);
     }
 }
 
@@ -194,8 +198,13 @@ fn write(w: &Warp, op: &MemOp, b: &Buffer, offset: usize, l: usize) {
         let v = w.regs.lane(*row, *width == Width::W64, l);
         b.data.store(offset + e * size, size, v);
         if let Some(s) = &b.shadow {
-            let defined = w.regs.poison(*row) >> l & 1 == 0;
-            s.store(offset + e * size, size, if defined { ALL_DEFINED } else { 0 });
+            s.store(offset + e * size, size, ALL_DEFINED);
+            if w.regs.poison(*row) >> l & 1 != 0 {
+                let bytes = undefined_bytes(w, *row, l, op.bytes);
+                for n in (0..size).filter(|n| bytes >> n & 1 != 0) {
+                    s.store8(offset + e * size + n, 0);
+                }
+            }
         }
     }
 }

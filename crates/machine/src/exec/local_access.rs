@@ -3,7 +3,7 @@
 use crate::api::Place;
 use crate::code::{Area, MemOp, Pc, Width};
 use crate::cta::Cta;
-use crate::exec::memory::{bad_access, note_place, put, put_poison};
+use crate::exec::memory::{bad_access, note_place, put, put_defined, put_undefined, undefined_bytes};
 use crate::exec::rare::lanes_of;
 use crate::warp::Warp;
 
@@ -57,7 +57,17 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
             Some(Place { space: "local", object, offset, bytes: span as u32, object_bytes: near.bytes.into() })
         });
     }
-    put_poison(w, op, poison, origin, m);
+    if poison == 0 {
+        put_defined(w, op, m);
+        return;
+    }
+    let mut bits = vec![[0u64; 32]; op.rows.len()];
+    for (e, of_lane) in bits.iter_mut().enumerate() {
+        for l in lanes_of(m) {
+            of_lane[l] = w.local.undefined_bits(l, at[l] as u32 + e as u32 * op.bytes, op.bytes);
+        }
+    }
+    put_undefined(w, op, m, origin, |e, l| bits[e][l]);
 }
 
 pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 32]) {
@@ -73,8 +83,10 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
         }
         for l in lanes_of(m) {
             let v = w.regs.lane(*row, *width == Width::W64, l);
-            w.local.store(l, at[l] as u32 + step, op.bytes, v, p >> l & 1 == 0);
+            w.local.store(l, at[l] as u32 + step, op.bytes, v, true);
             if p >> l & 1 != 0 {
+                let bytes = undefined_bytes(w, *row, l, op.bytes);
+                w.local.undefine(l, at[l] as u32 + step, bytes);
                 let origin = w.regs.origin(*row, pc);
                 w.local.set_origin(l, at[l] as u32 + step, origin);
             }

@@ -284,12 +284,40 @@ pub fn put(w: &mut Warp, op: &MemOp, element: usize, values: &[u64; 32], m: u32)
     }
 }
 
-/// The registers' lanes are undefined where `poison` says so.
+/// All that was loaded is defined.
 #[inline(always)]
-pub fn put_poison(w: &mut Warp, op: &MemOp, poison: u32, origin: Pc, m: u32) {
+pub fn put_defined(w: &mut Warp, op: &MemOp, m: u32) {
     for (row, _) in &op.rows {
-        if poison == 0 { w.regs.define(*row, m) } else { w.regs.set_poison(*row, poison, m, origin) }
+        w.regs.define(*row, m);
     }
+}
+
+/// Some of what was loaded is undefined: `f` gives the undefined bits of an element of a lane.
+#[cold]
+#[inline(never)]
+pub fn put_undefined(w: &mut Warp, op: &MemOp, m: u32, origin: Pc, f: impl Fn(usize, usize) -> u64) {
+    let all = if op.bytes == 8 { u64::MAX } else { (1 << (8 * op.bytes)) - 1 };
+    let mut partly = 0;
+    for l in lanes_of(m) {
+        partly |= u32::from((0..op.rows.len()).any(|e| f(e, l) != all)) << l;
+    }
+    for (e, (row, _)) in op.rows.iter().enumerate() {
+        let mut bits = [0u64; 32];
+        for l in lanes_of(m) {
+            bits[l] = f(e, l);
+            if op.extend != 0 && bits[l] != 0 {
+                bits[l] = u64::MAX;
+            }
+        }
+        w.regs.set_bits(*row, &bits, partly, m, origin);
+    }
+}
+
+/// The shadow of a register's lane that is stored: one byte for each, set where a bit is undefined.
+#[inline(always)]
+pub fn undefined_bytes(w: &Warp, row: crate::code::RowId, l: usize, bytes: u32) -> u32 {
+    let bits = w.regs.undefined_bits(row, l);
+    (0..bytes).fold(0, |a, n| a | u32::from(bits >> (8 * n) & 0xFF != 0) << n)
 }
 
 /// A strong access or an atomic: takes over what others released at this address, or releases.

@@ -24,6 +24,7 @@ mod rows;
 mod shared_access;
 mod tensor;
 mod undefined;
+mod undefined_bits;
 mod warp_ops;
 mod wides;
 

@@ -6,7 +6,9 @@
 use crate::api::FindingKind;
 use crate::code::{Area, MemOp, Pc, Width};
 use crate::cta::Cta;
-use crate::exec::memory::{bad_access, fill, in_flight, note_place, put, put_poison, race, synchronise};
+use crate::exec::memory::{
+    bad_access, fill, in_flight, note_place, put, put_defined, put_undefined, race, synchronise, undefined_bytes,
+};
 use crate::exec::rare::lanes_of;
 use crate::memory::DEFINED;
 use crate::shared::Accessor;
@@ -110,31 +112,32 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
         }
     }
     if defined {
-        put_poison(w, op, 0, pc, m);
+        put_defined(w, op, m);
     } else {
-        let (poison, origin) = undefined(cta, w, pc, m, &t, span);
-        put_poison(w, op, poison, origin, m);
+        undefined(cta, w, op, pc, m, &t);
     }
 }
 
-/// Which lanes read undefined bytes, and where those come from; bytes in flight are findings.
+/// Marks what is undefined, with where it comes from; bytes in flight are findings.
 #[cold]
 #[inline(never)]
-fn undefined(cta: &mut Cta, w: &Warp, pc: Pc, m: u32, t: &[u32; 32], span: usize) -> (u32, Pc) {
-    let (mut poison, mut origin) = (0, pc);
+fn undefined(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, t: &[u32; 32]) {
+    let size = op.bytes as usize;
+    let span = size * op.rows.len();
+    let mut origin = pc;
     for l in lanes_of(m) {
         let start = t[l] as usize;
         if cta.shared.in_flight(start, span) {
             in_flight(cta, w, pc, start, span, 1 << l, false);
         }
         if !cta.shared.is_value_defined(start, span) {
-            poison |= 1 << l;
             origin = cta.shared.origin_within(start, span).unwrap_or(pc);
             let m = cta.m;
             note_place(&mut cta.undefined_places, pc, || Some(m.shared_place(start as i64, span as u32)));
         }
     }
-    (poison, origin)
+    let shared = &cta.shared;
+    put_undefined(w, op, m, origin, |e, l| shared.undefined_bits(t[l] as usize + e * size, size));
 }
 
 #[inline(always)]
@@ -190,9 +193,12 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
         if p != 0 {
             let origin = w.regs.origin(*row, pc);
             for l in lanes_of(p) {
-                let at = t[l] as usize + step;
-                cta.shared.mark(at, size, 0);
-                cta.shared.origins.insert(at, origin);
+                let bytes = undefined_bytes(w, *row, l, op.bytes);
+                for n in (0..size).filter(|n| bytes >> n & 1 != 0) {
+                    let at = t[l] as usize + step + n;
+                    cta.shared.mark(at, 1, 0);
+                    cta.shared.origins.insert(at, origin);
+                }
             }
         }
     }

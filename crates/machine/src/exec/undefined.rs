@@ -2,15 +2,16 @@
 //!
 //! As in MemorySanitizer, reading an undefined value is no finding; it becomes one where it matters: when it decides a
 //! branch or a guard, is an address, is exchanged between lanes, or reaches global memory. The finding's site is where it
-//! was first read. A lane's register is undefined as a whole. Logic with a defined zero (and) or all ones (or) is defined,
-//! and so is a selection of the defined side; multiplication by zero is not.
+//! was first read. Logic, shifts, moves and packing follow single bits (`undefined_bits`), so that a byte taken out of a
+//! word that is undefined elsewhere is defined; all other operations are undefined if an operand is in any bit, and
+//! multiplication by zero makes nothing defined. A selection of the defined side is defined. Copying a structure with its
+//! padding is no finding: bytes that were read beside defined ones and are stored unchanged stay undefined in silence.
 //! Source: Stepanov and Serebryany, "MemorySanitizer: fast detector of uninitialized memory use in C++" (CGO 2015).
-//! Limit: an undefined byte makes its whole register undefined.
 
 use crate::api::FindingKind;
 use crate::code::{CARRY, Instr, Op, Pc, RowId, Sides, flag};
 use crate::cta::Cta;
-use crate::exec::rare::lanes_of;
+use crate::exec::undefined_bits;
 use crate::registers::Registers;
 use crate::warp::Warp;
 
@@ -32,18 +33,12 @@ pub fn special(op: Op) -> bool {
 pub fn pure(w: &mut Warp, i: &Instr, m: u32, pc: Pc, sides: &Sides) {
     let r = &mut w.regs;
     let (a, b, c) = (r.poison(i.a), r.poison(i.b), r.poison(i.c));
-    let wide = |row: RowId, want: u64, p: u32| {
-        lanes_of(m & !p).filter(|&l| r.r64(row)[l] == want).fold(0, |x, l| x | 1u32 << l)
-    };
-    let narrow = |row: RowId, want: u32, p: u32| {
-        lanes_of(m & !p).filter(|&l| r.r32(row)[l] == want).fold(0, |x, l| x | 1u32 << l)
-    };
+    if undefined_bits::follows(i.op) {
+        undefined_bits::pure(r, i, m, pc);
+        return;
+    }
     let mut rows = vec![i.a, i.b, i.c];
     let poison = match i.op {
-        Op::And32 => (a | b) & !narrow(i.a, 0, a) & !narrow(i.b, 0, b),
-        Op::Or32 => (a | b) & !narrow(i.a, u32::MAX, a) & !narrow(i.b, u32::MAX, b),
-        Op::And64 => (a | b) & !wide(i.a, 0, a) & !wide(i.b, 0, b),
-        Op::Or64 => (a | b) & !wide(i.a, u64::MAX, a) & !wide(i.b, u64::MAX, b),
         Op::AndPred => (a | b) & !(!a & !r.pred(i.a)) & !(!b & !r.pred(i.b)),
         Op::OrPred => (a | b) & !(!a & r.pred(i.a)) & !(!b & r.pred(i.b)),
         Op::Selp32 | Op::Selp64 => {
@@ -99,6 +94,16 @@ pub fn notes(cta: &mut Cta, w: &Warp, row: RowId, pc: Pc, m: u32, how: &str) {
     let p = w.regs.poison(row) & m;
     if p != 0 {
         found(cta, w, w.regs.origin(row, pc), pc, p, false, how);
+    }
+}
+
+/// A value is stored to global memory: a finding, but for padding that is copied along.
+#[inline(always)]
+pub fn stored(cta: &mut Cta, w: &Warp, row: RowId, pc: Pc, m: u32) {
+    let p = w.regs.poison(row) & m;
+    if p != 0 && p & !w.regs.copied(row) != 0 {
+        let lanes = p & !w.regs.copied(row);
+        found(cta, w, w.regs.origin(row, pc), pc, lanes, false, "the value is stored to global memory");
     }
 }
 
