@@ -112,7 +112,7 @@ pub struct CheckArgs {
     /// Masks: full, causal; both where the kernel takes `causal`
     #[arg(long, value_delimiter = ',')]
     pub mask: Vec<String>,
-    /// Where gate 2 runs. `auto` takes the CPU where there is no GPU
+    /// Where gate 2 runs: the PTX machine on the CPU, unless a GPU is asked for
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,
     /// Tensor-core arithmetic of the PTX machine: the target's own, or plain f32

@@ -23,6 +23,9 @@ fn main() {
     if arguments.get(1).is_some_and(|a| a == warpsmith_compile::CHILD_ARG) {
         warpsmith_compile::child_main();
     }
+    if arguments.get(1).is_some_and(|a| a == warpsmith_eval::worker::WORKER_ARG) {
+        warpsmith_eval::worker::worker_main();
+    }
     let json = arguments.iter().any(|a| a == "--json");
     let code = match Cli::try_parse_from(&arguments) {
         Ok(cli) => match dispatch(&cli) {

@@ -21,13 +21,13 @@ pub struct Session {
 
 impl Session {
     /// Makes the run's folder with its first event.
-    pub fn begin(common: &Common, path: &Path) -> Result<Self, CliError> {
+    pub fn begin(common: &Common, path: &Path, device: Option<String>) -> Result<Self, CliError> {
         let environment = Environment {
             os: std::env::consts::OS.into(),
             arch: std::env::consts::ARCH.into(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             toolkit: None,
-            device: None,
+            device,
         };
         let first = Event::RunStarted { run: info(path), environment: environment.clone() };
         let run = RunDir::create(path, first)?;

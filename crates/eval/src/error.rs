@@ -2,6 +2,7 @@
 
 use crate::reference::ReferenceError;
 use warpsmith_compile::ToolError;
+use warpsmith_cuda::worker::WorkerError;
 use warpsmith_spec::error::{SpecCode, SpecError};
 use warpsmith_spec::record::ErrorRecord;
 
@@ -16,6 +17,9 @@ pub enum EvalError {
     /// The reference could not be had: exit code 3.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
+    /// The GPU's worker could not do its work: exit code 3.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
     /// A defect of Warpsmith's own that it noticed: exit code 3.
     #[error("{0}")]
     Defect(String),
@@ -47,6 +51,7 @@ impl EvalError {
             EvalError::Spec(e) => e.record(),
             EvalError::Tool(e) => plain(e.code(), None),
             EvalError::Reference(e) => plain(e.code(), Some(e.hint())),
+            EvalError::Worker(e) => plain(e.code(), Some(e.hint())),
             EvalError::Defect(_) => plain(
                 "tool-defect",
                 Some("this is a defect of Warpsmith; please report it with the command that led here"),

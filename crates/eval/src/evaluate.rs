@@ -174,7 +174,7 @@ fn run_and_judge(
     };
     let run = ctx.backend.run(&job)?;
     result.execution = Some(run.execution.clone());
-    if let Some(judged) = stopped(&run, job.max_instructions) {
+    if let Some(judged) = stopped(ctx.backend, &run) {
         return Ok(judged);
     }
     let mut judged = judge_outputs(subject, workload, target, &oracle, &run)?;
@@ -191,7 +191,7 @@ fn run_and_judge(
 }
 
 /// The verdict of a run that came to no good end, or met errors on its way.
-fn stopped(run: &RunOutcome, limit: u64) -> Option<Judged> {
+fn stopped(backend: &dyn Backend, run: &RunOutcome) -> Option<Judged> {
     let faulted = run.findings.iter().any(|f| f.severity == Severity::Error);
     let mut findings = run.findings.clone();
     let verdict = match &run.end {
@@ -208,9 +208,12 @@ fn stopped(run: &RunOutcome, limit: u64) -> Option<Judged> {
             );
             VerdictWord::Faulted
         }
-        RunEnd::LimitReached { what, .. } => {
-            let mut f = Code::InstructionLimit
-                .error("correctness", format!("the launch did not end within its limit of {limit} warp {what}"));
+        RunEnd::LimitReached { what, limit } => {
+            let (code, unit) = match what.as_str() {
+                "seconds" => (Code::TimeLimit, "seconds"),
+                _ => (Code::InstructionLimit, "warp instructions"),
+            };
+            let mut f = code.error("correctness", format!("the kernel did not end within its limit of {limit} {unit}"));
             f.limit = Some(limit.to_string());
             findings.push(f);
             VerdictWord::TimedOut
@@ -218,7 +221,7 @@ fn stopped(run: &RunOutcome, limit: u64) -> Option<Judged> {
         RunEnd::Unsupported { what, file, line } => {
             let mut f = Code::UnsupportedInstruction.error(
                 "correctness",
-                format!("the PTX machine cannot execute {what}; nothing is said about the kernel"),
+                format!("{} cannot execute {what}; nothing is said about the kernel", who(backend)),
             );
             (f.file, f.line) = (file.clone(), *line);
             findings.push(f);
@@ -226,6 +229,10 @@ fn stopped(run: &RunOutcome, limit: u64) -> Option<Judged> {
         }
     };
     Some(Judged::of(verdict, findings))
+}
+
+fn who(backend: &dyn Backend) -> &'static str {
+    if backend.word() == "gpu" { "the GPU" } else { "the PTX machine" }
 }
 
 fn judge_outputs(
@@ -258,7 +265,7 @@ fn judge_outputs(
 /// Another legal order of events: its findings count, and its outputs have to be the same.
 fn repeat(ctx: &Context, job: &Job, first: &RunOutcome, judged: &mut Judged) -> Result<(), EvalError> {
     let second = ctx.backend.run(job)?;
-    if let Some(stopped) = stopped(&second, job.max_instructions) {
+    if let Some(stopped) = stopped(ctx.backend, &second) {
         *judged = Judged { check: None, ..stopped };
         return Ok(());
     }

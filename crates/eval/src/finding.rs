@@ -29,6 +29,8 @@ pub enum Code {
     ArgumentMismatch,
     UnsupportedInstruction,
     InstructionLimit,
+    /// A deadline of wall-clock time: on a GPU.
+    TimeLimit,
     // Gate 2.
     IncorrectOutput,
     IncorrectEndToEnd,
@@ -39,7 +41,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 26] = [
+    pub const ALL: [Code; 27] = [
         Code::CompileError,
         Code::WmmaLocalMemory,
         Code::PtxasError,
@@ -60,6 +62,7 @@ impl Code {
         Code::ArgumentMismatch,
         Code::UnsupportedInstruction,
         Code::InstructionLimit,
+        Code::TimeLimit,
         Code::IncorrectOutput,
         Code::IncorrectEndToEnd,
         Code::NonFiniteOutput,
@@ -91,6 +94,7 @@ impl Code {
             Code::ArgumentMismatch => "argument-mismatch",
             Code::UnsupportedInstruction => "unsupported-instruction",
             Code::InstructionLimit => "instruction-limit",
+            Code::TimeLimit => "time-limit",
             Code::IncorrectOutput => "incorrect-output",
             Code::IncorrectEndToEnd => "incorrect-end-to-end",
             Code::NonFiniteOutput => "non-finite-output",

@@ -10,7 +10,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use warpsmith_builtin::canonical_name;
 use warpsmith_eval::pipeline::{self, Event, RunRequest};
-use warpsmith_eval::{CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject};
+use warpsmith_eval::worker::{DeviceInfo, GpuBackend, GpuOptions};
+use warpsmith_eval::{Backend, CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject};
 use warpsmith_spec::record::{NotApplicable, ResultRecord, VerdictWord};
 use warpsmith_spec::{LeverRequest, Setting, SpecCode, SpecError, WorkloadRequest, target};
 
@@ -60,10 +61,6 @@ struct Asked<'a> {
 }
 
 fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Result<i32, CliError> {
-    if asked.args.backend == BackendArg::Gpu {
-        return Err(CliError::environment("no-device", "gate 2 does not run on a GPU yet: only the PTX machine does")
-            .hint("use --backend cpu"));
-    }
     if let Some(name) = &asked.args.target {
         target::find(name)?;
     }
@@ -71,17 +68,19 @@ fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Resul
     let (subjects, excluded) = subjects(catalog, asked)?;
     let artifacts = Artifacts::new(common)?;
     let compile = CompileGate::new(&artifacts, catalog.headers.clone());
-    let backend = PtxMachine::new(0);
+    let (backend, device) = backend(asked)?;
     let oracles = Oracles::with_fresh_rows();
     let passes = (!asked.args.fresh).then(|| Passes::new(paths::cache_dir().join("passes")));
     let numerics = match asked.args.numerics {
         NumericsArg::Faithful => NumericsChoice::Faithful,
         NumericsArg::Fast => NumericsChoice::Fast,
     };
-    let context = Context { compile: &compile, backend: &backend, oracles: &oracles, numerics, passes: passes.as_ref() };
-    let request = RunRequest { subjects: &subjects, workloads: &workloads, target: asked.args.target.as_deref() };
+    let context = Context { compile: &compile, backend: &*backend, oracles: &oracles, numerics, passes: passes.as_ref() };
+    let own = device.as_ref().and_then(|d| own_target(d, &subjects));
+    let target = asked.args.target.as_deref().or(own.as_deref());
+    let request = RunRequest { subjects: &subjects, workloads: &workloads, target };
 
-    let mut session = Session::begin(common, &paths::run_dir(common, name))?;
+    let mut session = Session::begin(common, &paths::run_dir(common, name), device.map(|d| d.name))?;
     excluded.into_iter().try_for_each(|e| session.not_applicable(e))?;
     let run = run(common, &request, &context, asked, &mut session);
     // What was judged before an error is kept; the folder of a run that judged nothing is not.
@@ -94,6 +93,22 @@ fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Resul
     }
     let tasks: Vec<_> = catalog.tasks.iter().cloned().collect();
     session.finish(common, &tasks, &artifacts)
+}
+
+/// The PTX machine, which finds more than a GPU shows, unless a GPU is asked for.
+fn backend(asked: &Asked) -> Result<(Box<dyn Backend>, Option<DeviceInfo>), CliError> {
+    if asked.args.backend != BackendArg::Gpu {
+        return Ok((Box::new(PtxMachine::new(0)), None));
+    }
+    let started = GpuOptions::this_program().and_then(GpuBackend::start);
+    let backend = started.map_err(warpsmith_eval::EvalError::from)?;
+    let device = backend.device().clone();
+    Ok((Box::new(backend), Some(device)))
+}
+
+/// The most specific of the device's own targets that all candidates are written for.
+fn own_target(device: &DeviceInfo, subjects: &[(Subject, Vec<Setting>)]) -> Option<String> {
+    device.cubin_targets().into_iter().find(|t| subjects.iter().all(|(s, _)| s.candidate.targets.contains(t)))
 }
 
 /// Runs the gates, journaling each result as it comes.
@@ -141,6 +156,10 @@ fn run(
 fn record(result: &ResultRecord, asked: &Asked, session: &mut Session) -> Result<(), CliError> {
     let mut result = result.clone();
     result.candidate = named(&result.candidate, asked);
+    if result.backend == "gpu" {
+        // The device computes as it computes; nothing is imitated.
+        result.numerics = "hardware".into();
+    }
     if asked.from_list && result.verdict == VerdictWord::Unsupported {
         let why = result.finding.map_or_else(String::new, |f| f.message);
         return session.not_applicable(NotApplicable { candidate: result.candidate, shape: result.shape, why });

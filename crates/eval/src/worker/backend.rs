@@ -127,7 +127,7 @@ impl Backend for GpuBackend {
         let mut workers = self.lock();
         let mut died: Option<WorkerError> = None;
         loop {
-            let mut worker = self.take(&mut workers).map_err(environment)?;
+            let mut worker = self.take(&mut workers)?;
             let done = worker.run(&prepared.run, &prepared.blobs, seconds);
             let over = match &done {
                 Ok(ran) => ran.last,
@@ -145,13 +145,13 @@ impl Backend for GpuBackend {
             match done {
                 Ok(ran) => return outcome::outcome(job, ran, seconds),
                 Err(WorkerError::TimedOut { .. }) => return Ok(outcome::timed_out(seconds)),
-                Err(WorkerError::Refused { message }) => return Err(EvalError::Defect(message)),
-                Err(e @ WorkerError::Spawn { .. }) => return Err(environment(e)),
+                Err(e @ WorkerError::Refused { .. }) => return Err(e.into()),
+                Err(e @ WorkerError::Spawn { .. }) => return Err(e.into()),
                 Err(e) => match died.replace(e) {
                     None => continue,
                     // A device that fails without naming a fault says nothing about the kernel.
                     Some(WorkerError::Device { .. }) => {
-                        return Err(environment(died.unwrap_or(WorkerError::TimedOut { seconds })));
+                        return Err(died.unwrap_or(WorkerError::TimedOut { seconds }).into());
                     }
                     Some(_) => {
                         return Ok(outcome::killed_the_worker(&died.map_or_else(String::new, |e| e.to_string())));
@@ -159,13 +159,5 @@ impl Backend for GpuBackend {
                 },
             }
         }
-    }
-}
-
-/// A worker that cannot be had, as the error of an evaluation.
-fn environment(e: WorkerError) -> EvalError {
-    match e {
-        WorkerError::Spawn { program, why } => warpsmith_compile::ToolError::Spawn { path: program, why }.into(),
-        other => EvalError::Defect(other.to_string()),
     }
 }
