@@ -13,7 +13,7 @@ use crate::api::{Arg, Counters, End, Finding, Launch, Options, Outcome};
 use crate::code::{Code, Op, RowId, RowInit};
 use crate::cta::{Cta, Fault, MAX_PRINTED};
 use crate::decode::{InitTarget, param_layout_of};
-use crate::exec::FUNCTION_HANDLES;
+use crate::exec::{FUNCTION_HANDLES, MAX_ROWS};
 use crate::findings::{Findings, MAX_FINDINGS};
 use crate::local::MAX_LOCAL;
 use crate::machine::{Fill, Machine, SharedRange};
@@ -68,6 +68,12 @@ fn prepare(program: &Program, memory: &mut Memory, launch: &Launch, options: &Op
     let local = program.code().functions[entry].local_bytes;
     if local > MAX_LOCAL {
         return Err(invalid(format!("{local} bytes of local memory for each thread: at most {MAX_LOCAL}")));
+    }
+    if program.code().functions[entry].rows as usize > MAX_ROWS {
+        return Err(End::Unsupported {
+            what: format!("{} rows of registers", program.code().functions[entry].rows),
+            site: None,
+        });
     }
     let params = parameters(launch, info, memory)?;
     module_variables(program, memory)?;

@@ -41,6 +41,11 @@ impl Registers {
         Registers { rows: Vec::new(), poison: Vec::new(), origin: Vec::new(), base: 0, details: HashMap::new() }
     }
 
+    /// Rows in use.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Adds a window of `rows` rows, all undefined, and makes it current.
     pub fn push_window(&mut self, rows: usize) -> usize {
         let base = self.rows.len();

@@ -398,6 +398,13 @@ impl Shared {
         found
     }
 
+    /// Reads of other warps that a write would conflict with, without recording it.
+    pub fn check_reads(&self, at: usize, len: usize, who: &Accessor) -> Option<Conflict> {
+        let (first, words) = (at / 4, (at + len).div_ceil(4) - at / 4);
+        let found = self.reads.conflict(who, first, |n| byte_mask(at, len, first + n), words);
+        found.map(|(warp, word, pc)| Conflict { warp, pc, write: false, at: word * 4 })
+    }
+
     /// What a write would conflict with, without recording it.
     #[inline(always)]
     pub fn check_write(&self, at: usize, len: usize, who: &Accessor) -> Option<Conflict> {

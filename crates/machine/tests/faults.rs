@@ -113,6 +113,25 @@ fn uninitialised_values_are_followed_to_where_they_matter() {
         )
     };
     twins("uninitialized_read", "selp.b64", &address("1"), &address("0"), 32);
+    // One byte of a word is undefined: taking another out of it is fine; so is copying the word with its padding.
+    let bytes = |shift: u32| {
+        format!(
+            ".shared .align 4 .b8 s[128];\n{LANE_WORD}st.shared.u8 [%r3], %r0;\nst.shared.u8 [%r3+2], %r0;\nld.shared.u32 %r5, [%r3];\nshr.u32 %r6, %r5, {shift};\n\
+             and.b32 %r63, %r6, 255;\n{STORE}"
+        )
+    };
+    twins("uninitialized_read", "ld.shared.u32", &bytes(8), &bytes(16), 32);
+    let vector = |use_of: &str| {
+        format!(
+            ".shared .align 8 .b8 s[256];\nmov.u32 %r2, s;\nmad.lo.u32 %r3, %r0, 8, %r2;\nst.shared.u32 [%r3], %r0;\nld.shared.v2.u32 {{%r5, %r6}}, [%r3];\nadd.u32 %r63, {use_of}, 1;\n{STORE}"
+        )
+    };
+    twins("uninitialized_read", "ld.shared.v2.u32", &vector("%r6"), &vector("%r5"), 32);
+    let padded = ".shared .align 8 .b8 s[256];\nmov.u32 %r2, s;\nmad.lo.u32 %r3, %r0, 8, %r2;\nst.shared.u8 [%r3], %r0;\nst.shared.u32 [%r3+4], %r0;\nld.shared.v2.u32 {%r5, %r6}, [%r3];\n\
+         mul.wide.u32 %rd30, %r0, 8;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.v2.u32 [%rd31], {%r5, %r6};";
+    let copied = run(&kernel(padded), &[0; 4], 256, 32);
+    assert_eq!((&copied.outcome.end, copied.kinds()), (&End::Completed, vec![]), "{:#?}", copied.outcome.findings);
+    assert_eq!(copied.memory.initialized(copied.output)[..8], [true, false, false, false, true, true, true, true]);
     // Multiplication by zero does not make garbage right.
     let times = |a: &str| format!("mul.lo.u32 %r63, {a}, 0;\n{STORE}");
     twins("uninitialized_read", "mul.lo.u32", &times("%r5"), &times("%r0"), 32);
@@ -140,13 +159,20 @@ fn shared_races() {
     // Bytes of one word by different warps are no race; the same byte is.
     let bytes = |mul: u32| {
         format!(
-            ".shared .align 4 .b8 s[64];\nmov.u32 %r2, s;\nand.b32 %r4, %r0, {mul};\nadd.u32 %r3, %r2, %r4;\nst.shared.u8 [%r3], 5;\nmov.u32 %r63, 0;\n{STORE}"
+            ".shared .align 4 .b8 s[64];\nmov.u32 %r2, s;\nand.b32 %r4, %r0, {mul};\nadd.u32 %r3, %r2, %r4;\nst.shared.u8 [%r3], %r0;\nmov.u32 %r63, 0;\n{STORE}"
         )
     };
     twins("shared_race", "st.shared.u8", &bytes(31), &bytes(63), 64);
     // Lanes of one warp: different values to one place in one instruction; the same value is fine.
     let lanes = |v: &str| format!(".shared .align 4 .b8 s[4];\nst.shared.u32 [s], {v};\nmov.u32 %r63, 0;\n{STORE}");
     twins("shared_race", "st.shared.u32", &lanes("%r0"), &lanes("7"), 32);
+    // Several warps set one flag to the same value: no race, but different values are one.
+    let flag = |v: &str| {
+        format!(
+            ".shared .align 4 .b8 s[4];\nshr.u32 %r4, %r0, 5;\nst.shared.u32 [s], {v};\nbar.sync 0;\nld.shared.u32 %r63, [s];\n{STORE}"
+        )
+    };
+    twins("shared_race", "st.shared.u32", &flag("%r4"), &flag("7"), 64);
     // Atomics order nothing else, but do not race with each other.
     let atomics = |last: &str| {
         format!(

@@ -13,6 +13,9 @@ use warpsmith_ptx::ast::{AddressBase, Function, Instruction, Operand, RegId};
 use super::width_of;
 use crate::code::{FIRST_FREE, RowId, SINK, Width};
 
+/// Blocks times registers up to which liveness is computed.
+const MOST_BITS: usize = 1 << 30;
+
 /// Rows of a function's registers, and the first free row.
 pub struct Rows {
     pub row_of: Vec<RowId>,
@@ -71,7 +74,9 @@ fn access(i: &Instruction) -> Access {
         | "prefetch" | "prefetchu" | "nanosleep" | "discard" | "applypriority" | "setmaxnreg" => false,
         "bar" | "barrier" => has("red"),
         "wmma" => !has("store"),
-        "mbarrier" => !has("init") && !has("inval") && !(has("expect_tx") && !has("arrive")),
+        "mbarrier" => {
+            has("arrive") || has("arrive_drop") || has("test_wait") || has("try_wait") || has("pending_count")
+        }
         "call" => i.operands.len() > 1 && matches!(i.operands[0], Operand::List(_)),
         _ => true,
     };
@@ -213,6 +218,12 @@ pub fn allocate(f: &Function) -> Rows {
     let mut next = FIRST_FREE;
     let mut row_of = vec![SINK; f.registers.len()];
     if f.instructions.is_empty() {
+        return Rows { row_of, next };
+    }
+    // A text with this many registers and blocks comes from no compiler; its rows are not shared.
+    let labels = f.instructions.iter().filter(|i| i.operands.iter().any(|o| matches!(o, Operand::Label(_)))).count();
+    if labels.saturating_mul(f.registers.len()) > MOST_BITS {
+        let row_of = f.registers.iter().map(|r| fresh(&mut next, width_of(r.ty).unwrap_or(Width::W64))).collect();
         return Rows { row_of, next };
     }
     let spans = intervals(f);

@@ -12,6 +12,8 @@ use crate::warp::{Group, Warp};
 
 /// Calls in each other that a warp may have open.
 const MAX_DEPTH: u32 = 512;
+/// Rows of registers that a warp may have in all its frames: 32 MiB.
+pub const MAX_ROWS: usize = 1 << 18;
 /// What function handles start from: no address of data looks like one.
 pub const FUNCTION_HANDLES: u64 = 0xF0_0000_0000;
 
@@ -77,7 +79,8 @@ fn enter(
     let callee = &machine.code.functions[function];
     let caller = w.frame as u32;
     let depth = w.frames[w.frame].depth;
-    if depth >= MAX_DEPTH || w.local.len() + callee.local_bytes > MAX_LOCAL {
+    let rows = w.regs.len() + callee.rows as usize;
+    if depth >= MAX_DEPTH || w.local.len() + callee.local_bytes > MAX_LOCAL || rows > MAX_ROWS {
         cta.report(FindingKind::InvalidAccess, w, pc, None, m, true, |_| {
             (format!("the call stack is too deep: {depth} calls, {} bytes of local memory", w.local.len()), None)
         });

@@ -28,7 +28,7 @@ mod undefined_bits;
 mod warp_ops;
 mod wides;
 
-pub use calls::FUNCTION_HANDLES;
+pub use calls::{FUNCTION_HANDLES, MAX_ROWS};
 pub use mbarrier::Mbarrier;
 pub use tensor::Scratch;
 

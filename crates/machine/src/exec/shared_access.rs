@@ -11,7 +11,7 @@ use crate::exec::memory::{
 };
 use crate::exec::rare::lanes_of;
 use crate::memory::DEFINED;
-use crate::shared::Accessor;
+use crate::shared::{Accessor, Conflict};
 use crate::warp::Warp;
 
 /// How the lanes' addresses lie.
@@ -152,7 +152,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
             let len = if shape == Shape::Row { 32 * span } else { span };
             let conflict = cta.shared.write(start, len, &who);
             if let Some(c) = conflict {
-                race(cta, w, pc, c, m, true);
+                write_race(cta, w, op, pc, m, &t, c);
             }
             if cta.shared.in_flight(start, len) {
                 in_flight(cta, w, pc, start, len, m, true);
@@ -165,8 +165,9 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
                 let start = t[l] as usize;
                 if !quiet {
                     let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
-                    if let Some(c) = cta.shared.write(start, span, &who) {
-                        race(cta, w, pc, c, 1 << l, true);
+                    let conflict = cta.shared.write(start, span, &who);
+                    if let Some(c) = conflict {
+                        write_race(cta, w, op, pc, 1 << l, &t, c);
                     }
                 }
                 if cta.shared.in_flight(start, span) {
@@ -207,6 +208,31 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
     }
     if op.strong {
         synchronise(cta, w, u64::from(t[0]), op.acquire, op.release || !op.acquire);
+    }
+}
+
+/// A write that is not ordered with another warp's access. Writing once more what is there already (several warps set a
+/// flag) changes nothing for other writers: then only readers count.
+#[cold]
+#[inline(never)]
+fn write_race(cta: &mut Cta, w: &Warp, op: &MemOp, pc: Pc, m: u32, t: &[u32; 32], conflict: Conflict) {
+    let size = op.bytes as usize;
+    let cut = if size == 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
+    for l in lanes_of(m) {
+        let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
+        let start = t[l] as usize;
+        let span = size * op.rows.len();
+        let same = conflict.write
+            && cta.shared.is_value_defined(start, span)
+            && op.rows.iter().enumerate().all(|(e, (row, width))| {
+                let new = w.regs.lane(*row, *width == Width::W64, l) & cut;
+                w.regs.poison(*row) >> l & 1 == 0 && cta.shared.load(start + e * size, size) == new
+            });
+        let found =
+            if same { cta.shared.check_reads(start, span, &who) } else { cta.shared.check_write(start, span, &who) };
+        if let Some(c) = found {
+            race(cta, w, pc, c, 1 << l, true);
+        }
     }
 }
 

@@ -27,7 +27,7 @@ fn gathered(cta: &mut Cta, w: &mut Warp, at: usize, pc: Pc, members: RowId, mask
         cta.report(FindingKind::InactiveLane, w, pc, None, outside, true, |_| {
             (
                 format!(
-                    "{} executes this with a member mask of {named:#010x}, which does not name it",
+                    "executed by {} with a member mask of {named:#010x}, which does not name them",
                     lanes_text(outside)
                 ),
                 None,
