@@ -157,6 +157,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     const i32 rows = p.group * p.Sq;
     const bool blocks = p.vs_t != 0;
     if (begin >= end) return;
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
 
     // The loader runs ahead of the products by STAGES - 1 tiles, through the ends of units.
     i32 load_at = begin + warp, load_unit = load_at / p.tiles_per_unit, load_tile = load_at % p.tiles_per_unit, fill = 0;

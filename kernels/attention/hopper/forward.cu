@@ -12,8 +12,11 @@
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first.
 // The tensor core's narrow accumulator never sums over more than 512 keys (WS_KEEP: the product of four tiles, else of one, is then added
 // to f32), so the error does not grow with their number.
-// Losers (4x16x4096 heads on an H200, 2026-11-21): a maximum for every tile and rescaling with every fold: 492 us at D 64 (FA3 475), 676 at
-// D 128; the next tile's scores issued before this tile's values (FlashAttention-3's order) at two groups: 636, 854; both issued together: 640, 751.
+// Losers (4x16x4096 on an H200, 2026-11-21, us at D 64 and D 128; this version 437 and 604):
+//   a maximum, a rescaling and a fold for every tile 492, 676; FlashAttention-3's order of issue at two groups 636, 854; values and the next
+//   scores issued together 640, 751; a quarter of the exponentials on the FMA pipe +5 to +10%; scores accumulated and exponentiated in f16
+//   (half the registers, hardly any interference, but MUFU.EX2.F16 is slower) 465, 701, and lse off by 1e-2; the rare path through local
+//   memory 505, 646; sums of the rounded probabilities 462, 665; finer sums and a shift of 5 instead of 3: 495, 646, no more accurate.
 // Measured: docs/ledger.md. Comes from: split.cu.
 #include "params.cuh"
 #include "softmax.cuh"
@@ -449,6 +452,8 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
         mbarrier_init_fence();
     }
     __syncthreads();
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
         if (thread / 32 < 3) transpose(p, base, bars, thread / 32, thread % 32);

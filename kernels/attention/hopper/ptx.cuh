@@ -268,3 +268,11 @@ WS_DEV void mma_e4m3(float* d, const u32 (&a)[4], u32 b0, u32 b1) {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// ---- programmatic dependent launch (9.7.13.13) ----
+
+// The next kernel of the stream may begin to be placed; what it does before its own wait_for_earlier_kernels is then hidden.
+WS_DEV void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+// No global memory is touched before this: it returns when the earlier kernels are done and their writes visible.
+WS_DEV void wait_for_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

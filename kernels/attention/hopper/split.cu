@@ -125,6 +125,8 @@ extern "C" __global__ void __launch_bounds__(WGS * 128, 1) attention_split(const
     const u32 vt = base + STAGES * kStageBytes, barrier = 1 + group;
     State st;
     u32 q[D / 8];
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
 
 #if !WS_STREAM
     const i32 b = blockIdx.z, kv_head = blockIdx.y, row_base = blockIdx.x * 64;

@@ -74,6 +74,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(WGS
         cluster_arrive_relaxed();
     }
 
+    wait_for_earlier_kernels();
     load_tile<THREADS>(p.k + b * p.k_b + kv_head * p.k_h, p.k_s, first_key, p.Sk, shared, threadIdx.x);
     load_tile<THREADS>(p.v + b * p.v_b + kv_head * p.v_h, p.v_s, first_key, p.Sk, shared + kV, threadIdx.x);
     cp_async_commit();
@@ -150,6 +151,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(WGS
     }
     const i64 at0 = out_row(p, b, r0), at1 = out_row(p, b, r1);
     MARK(7);
+    let_next_kernel_start();   // PERF: earlier, the next kernel's CTAs take issue slots from these: 5.3 us instead of 4.5 at the mission shape
     mbarrier_wait(bar, 0);
     MARK(8);
 

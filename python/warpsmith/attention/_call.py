@@ -15,6 +15,7 @@ from ._params import Params, aligned_tensor_maps
 E4M3 = torch.float8_e4m3fn
 _OUT = {torch.bfloat16: 0, torch.float16: 1, E4M3: 2}
 _LOG2E = math.log2(math.e)
+_current_stream = torch._C._cuda_getCurrentRawStream
 _local = threading.local()
 _counters = {}
 _counters_lock = threading.Lock()
@@ -78,19 +79,16 @@ class _Plan:
         p.softmax_scale_log2 = softmax_scale * _LOG2E
         p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
         p.row_tiles, p.section = c.row_tiles, c.section
-        args = [ctypes.addressof(p)]
         self.maps = None
         if c.file == "forward":
             self.raw, self.maps = aligned_tensor_maps(3)
-            args += [ctypes.addressof(m) for m in self.maps]
             width = min(D, 128)
             rows = (64, 128, 128)
             self.map_shapes = [((D, x.shape[2], x.shape[1], B), [x.stride(2), x.stride(1), x.stride(0)], (width, r, 1, 1)) for x, r in zip((q, k, v), rows)]
             self.map_shapes = [(d, [max(s, 16) if n == 1 else s for s, n in zip(st, d[1:])], b) for d, st, b in self.map_shapes]
             self.encoded = [None] * 3
-        self.args = (ctypes.c_void_p * len(args))(*args)
-        self.arg_pointer = ctypes.cast(self.args, ctypes.c_void_p)
-        self.launch = _driver.cuda().cuLaunchKernel
+        self.index = q.device.index
+        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p] + (self.maps or []))
 
     def counters(self, stream):
         if self.choice.units > _COUNTERS or (self.device.index not in _counters and torch.cuda.is_current_stream_capturing()):
@@ -105,14 +103,16 @@ class _Plan:
 
     def __call__(self, q, k, v, qs, ks, vs):
         p, c = self.params, self.choice
+        a, b, d = q.data_ptr(), k.data_ptr(), v.data_ptr()
+        if (a | b | d) & 15:
+            return None
         out = torch.empty(self.out_shape, dtype=self.out_dtype, device=self.device)
-        p.q, p.k, p.v = q.data_ptr(), k.data_ptr(), v.data_ptr()
-        p.q_scale, p.k_scale, p.v_scale, p.out = qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr()
+        p.q, p.k, p.v, p.q_scale, p.k_scale, p.v_scale, p.out = a, b, d, qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr()
         lse = None
         if self.return_lse:
             lse = torch.empty(self.lse_shape, dtype=torch.float32, device=self.device)
             p.lse = lse.data_ptr()
-        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+        stream = _current_stream(self.index)
         if c.partial_floats:
             self.partial = partial = torch.empty(c.partial_floats, dtype=torch.float32, device=self.device)
             p.partial = partial.data_ptr()
@@ -123,9 +123,7 @@ class _Plan:
                 if self.encoded[i] != at:
                     _driver.encode_tensor_map(ctypes.byref(self.maps[i]), at, *self.map_shapes[i])
                     self.encoded[i] = at
-        code = self.launch(self.kernel.function, *c.grid, c.block, 1, 1, c.shared_bytes, stream, self.arg_pointer, None)
-        if code:
-            _driver.check(code, "cuLaunchKernel")
+        self.launch(stream)
         return (out, lse) if lse is not None else out
 
 
@@ -179,12 +177,16 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
     q (B, Hq, Sq, D), k and v (B, Hkv, Sk, D); scales f32 of shape (), (B, H) or (B, H, ceil(S / 128)). causal is aligned bottom-right.
     Returns (B, Hq, Sq, D) of out_dtype (for float8_e4m3fn: o / out_scale), with return_lse also f32 (B, Hq, Sq). Rows that see no key are 0 and -inf.
     """
-    plans = _local.__dict__.setdefault("plans", {})
     try:
-        key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q_scale.shape, k_scale.shape, v_scale.shape, causal, softmax_scale, out_dtype, out_scale,
-               return_lse, mode, q.dtype, k.dtype, v.dtype, q.device, q_scale.stride(), k_scale.stride(), v_scale.stride(), _choice)
-        plan = plans.get(key)
+        plans = _local.plans
     except AttributeError:
+        plans = _local.plans = {}
+    try:
+        key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q_scale.stride(), k_scale.stride(), v_scale.stride(), q_scale.shape, k_scale.shape,
+               v_scale.shape, q.dtype, k.dtype, v.dtype, q_scale.dtype, k_scale.dtype, v_scale.dtype, q.device, k.device, v.device, causal, softmax_scale, out_dtype,
+               out_scale, return_lse, mode, _choice)
+        plan = plans.get(key)
+    except (AttributeError, TypeError):
         key = plan = None
     if plan is None:
         scale = 1.0 / math.sqrt(q.shape[-1]) if softmax_scale is None and isinstance(q, torch.Tensor) and q.dim() == 4 and q.shape[-1] else softmax_scale
@@ -201,7 +203,8 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
         if len(plans) > 512:
             plans.clear()
         plans[key] = plan
-    elif (q.data_ptr() | k.data_ptr() | v.data_ptr()) & 15:
+    result = plan(q, k, v, q_scale, k_scale, v_scale)
+    if result is None:   # an address that is not on 16 bytes
         return sdpa_fp8(*[_loadable(x) for x in (q, k, v)], q_scale, k_scale, v_scale, causal=causal, softmax_scale=softmax_scale, out_dtype=out_dtype,
                         out_scale=out_scale, return_lse=return_lse, mode=mode, _choice=_choice)
-    return plan(q, k, v, q_scale, k_scale, v_scale)
+    return result

@@ -21,7 +21,7 @@ def cuda():
     global _cuda
     if _cuda is None:
         _cuda = ctypes.CDLL("libcuda.so.1")
-        _cuda.cuLaunchKernel.argtypes = [c_void_p] + [c_uint] * 7 + [c_void_p, c_void_p, c_void_p]
+        _cuda.cuLaunchKernelEx.argtypes = [c_void_p] * 4
     return _cuda
 
 
@@ -31,6 +31,37 @@ def check(code, what):
         text = c_char_p()
         cuda().cuGetErrorName(code, byref(text))
         raise CudaError(f"{what}: {text.value.decode() if text.value else code}")
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = [("id", c_int), ("pad", c_int), ("value", c_int), ("rest", ctypes.c_char * 60)]
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [(n, c_uint) for n in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_bytes")] + [
+        ("stream", c_uint64), ("attributes", c_void_p), ("count", c_uint)]
+
+
+class Launch:
+    """A kernel with its grid and arguments' places, to be started again and again. Belongs to one thread.
+
+    Launches are programmatically dependent: the kernel may be placed while the stream's earlier ones end, and waits for them itself
+    (griddepcontrol.wait) before it touches memory.
+    """
+
+    def __init__(self, kernel, grid, block, arguments):
+        self.attribute = _Attribute(6, 0, 1)   # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        self.config = _Config(*grid, block, 1, 1, kernel.shared_bytes, 0, ctypes.addressof(self.attribute), 1)
+        self.places = (c_void_p * len(arguments))(*[ctypes.addressof(a) for a in arguments])
+        self.keep = arguments, kernel
+        self.call = cuda().cuLaunchKernelEx, ctypes.addressof(self.config), kernel.function, ctypes.addressof(self.places)
+
+    def __call__(self, stream):
+        self.config.stream = stream
+        call, config, function, places = self.call
+        code = call(config, function, places, None)
+        if code:
+            check(code, "cuLaunchKernelEx")
 
 
 class Kernel:

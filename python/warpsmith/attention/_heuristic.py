@@ -70,7 +70,7 @@ def choose_split(s, keys=None, wgs=None, stages=None, poly=2):
 def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=2, trace=0, sms=SMS):
     """One tile of keys for each CTA of a cluster. None where it does not fit."""
     keys = keys or (64 if s.D == 256 else 128)
-    ctas = ctas or next((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), 8)
+    ctas = ctas or min((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), default=8)
     rows = s.group * s.Sq
     wgs = wgs or 1   # the fewer warps a scheduler has, the shorter the chain; several CTAs share an SM
     if not s.plain or s.Sk > keys * ctas or s.D // 16 % ctas or keys % (128 * wgs * 16 // s.D):
@@ -136,7 +136,7 @@ def forward_shared(D, wgs):
     return stages[0] * 64 * wgs * D + sum(stages[1:]) * 128 * D + 256
 
 
-def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, l2_bytes=24 << 20, trace=0):
+def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, l2_bytes=None, trace=0):
     """Many queries over many keys."""
     f = FORWARD[s.D]
     # 192 rows to a CTA suit D 64, but not where 256 would fill the SMs once and 192 a little more than once.
@@ -145,6 +145,8 @@ def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, 
     wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
     row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = row_tiles * s.Hq * s.B
+    # Under 8k keys the heads of a section share the L2; over it their few tiles would leave the SMs uneven.
+    l2_bytes = l2_bytes or (24 << 20 if s.Sk < 8192 else 1 << 40)
     section = max(1, min(s.Hq * s.B, l2_bytes // max(1, 2 * s.Sk * s.D))) if s.causal else 1
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
     if trace:
