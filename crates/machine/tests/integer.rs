@@ -87,6 +87,10 @@ fn extended_precision_carries() {
     check64(&[
         ("add.cc.u32 %r1, -1, 1;\naddc.u32 %r2, 0, 0;\nmov.b64 %rd29, {%r1, %r2};", 1 << 32),
         ("sub.cc.u32 %r1, 0, 1;\nsubc.u32 %r2, 5, 0;\nmov.b64 %rd29, {%r1, %r2};", 0x4_FFFF_FFFF),
+        // The flag is the adder's carry: 1 when a subtraction does not borrow.
+        ("sub.cc.u32 %r1, 5, 3;\naddc.u32 %r2, 0, 0;\nmov.b64 %rd29, {%r1, %r2};", 0x1_0000_0002),
+        ("sub.cc.u32 %r1, 3, 5;\naddc.u32 %r2, 0, 0;\nmov.b64 %rd29, {%r1, %r2};", 0xFFFF_FFFE),
+        ("sub.cc.u32 %r1, 3, 5;\nsubc.u32 %r2, 0, 0;\nmov.b64 %rd29, {%r1, %r2};", 0xFFFF_FFFF_FFFF_FFFE),
         ("mad.lo.cc.u32 %r1, -1, 2, 2;\nmadc.hi.u32 %r2, -1, 2, 0;\nmov.b64 %rd29, {%r1, %r2};", 0x2_0000_0000),
         ("add.cc.u64 %rd2, -1, 1;\naddc.u64 %rd29, 0, 0;", 1),
     ]);

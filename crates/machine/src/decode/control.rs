@@ -26,7 +26,8 @@ impl Decoder<'_> {
                 m.words.clear();
                 Ok(Instr::new(Op::Sleep))
             }
-            "pmevent" | "setmaxnreg" if mnemonic == "pmevent" => {
+            // A dependent grid starts after this one here, whatever is said.
+            "pmevent" | "griddepcontrol" => {
                 m.words.clear();
                 Ok(Instr::new(Op::Nop))
             }

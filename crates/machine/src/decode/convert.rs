@@ -37,13 +37,8 @@ impl Decoder<'_> {
     }
 
     fn cvt(&mut self, i: &Instruction, m: &mut Mods) -> Decoded {
-        // Packed forms first: their types are words that are no PTX types.
-        if let Some(pack) = m.find(|w| match w {
-            "pack" => Some(()),
-            _ => None,
-        }) {
-            let () = pack;
-            return Err("cvt.pack".into());
+        if m.take("pack") {
+            return self.cvt_pack(i, m);
         }
         let rounding = m.find(|w| {
             Some(match w {
@@ -113,6 +108,22 @@ impl Decoder<'_> {
             LaneOp { fun: lane::scalar, d: dw, a: aw, b: Width::W32, c: Width::W32, cut: 64, approximate: false };
         instr.side = push(&mut self.sides.lanes, side);
         Ok(instr)
+    }
+
+    /// `cvt.pack.sat.u8.s32.b32 d, a, b, c;` and `cvt.pack.sat.s16.s32 d, a, b;`
+    fn cvt_pack(&mut self, i: &Instruction, m: &mut Mods) -> Decoded {
+        let sat = m.take("sat");
+        let (to, from) = (m.ty()?, m.ty()?);
+        let narrow = matches!(to, Ty::U8 | Ty::S8);
+        if !sat || !matches!(from, Ty::S32 | Ty::U32) || !(narrow || matches!(to, Ty::U16 | Ty::S16)) {
+            return Err("pack form".into());
+        }
+        if narrow && m.ty()? != Ty::B32 {
+            return Err("pack form".into());
+        }
+        let imm = kind(to).ok_or("type")? as u64 | if from == Ty::S32 { 16 } else { 0 };
+        let three = [from, from, Ty::B32];
+        self.lane(lane::pack, imm, i, Ty::B32, if narrow { &three } else { &three[..2] })
     }
 
     fn cvt_packed(&mut self, i: &Instruction, to: &str, from: &str, rounding: u64, flags: u64) -> Decoded {

@@ -140,7 +140,7 @@ pub fn scalar(a: u64, _b: u64, _c: u64, imm: u64) -> u64 {
     let result = match (integer_of(from), integer_of(to)) {
         (Some(f), Some(t)) => integer(a, f, t, imm & SAT != 0),
         (Some(f), None) => to_float(wide(a, f), to, rounding, imm),
-        (None, Some(t)) => to_integer(value(a, from, imm), t, rounding),
+        (None, Some(t)) => to_integer(value(a, from, imm), t, rounding, from == Kind::F64),
         (None, None) => float(a, from, to, rounding, imm),
     };
     if imm & CUT16 != 0 { result & 0xFFFF } else { result }
@@ -176,11 +176,15 @@ fn value(a: u64, from: Kind, imm: u64) -> f64 {
     }
 }
 
-fn to_integer(v: f64, to: (u32, bool), rounding: u64) -> u64 {
+fn to_integer(v: f64, to: (u32, bool), rounding: u64, from_double: bool) -> u64 {
     let (low, high) = limits(to);
     if v.is_nan() {
-        // As measured on hardware: NaN gives 0 for 32-bit and narrower targets, the lowest value for 64-bit ones.
-        return if to.0 == 64 { 1 << 63 } else { 0 };
+        // CUDA Math API, "Type Casting Intrinsics": 0 from f32 to 32 bits and less, the topmost bit alone otherwise.
+        return match (to.0, from_double) {
+            (64, _) => 1 << 63,
+            (32, true) => 1 << 31,
+            _ => 0,
+        };
     }
     let rounded = match direction(rounding) {
         Rounding::TowardZero => v.trunc(),
@@ -259,6 +263,18 @@ fn finish(f: Format, v: f64, rounding: u64, imm: u64) -> u32 {
     let code = f.encode(v, direction(rounding), overflow);
     let code = if imm & RELU != 0 { f.relu(code) } else { code };
     if f == Format::TF32 { code << 13 } else { code }
+}
+
+/// `cvt.pack.sat`: a and b saturated; 8-bit results push the lower half of c up.
+pub fn pack(a: u64, b: u64, c: u64, imm: u64) -> u64 {
+    let to = KINDS[(imm & 15) as usize % KINDS.len()];
+    let Some(bits) = integer_of(to) else { return 0 };
+    let (low, high) = limits(bits);
+    let from = if imm & 16 != 0 { (32, true) } else { (32, false) };
+    let mask = (1u64 << bits.0) - 1;
+    let cut = |v: u64| wide(v, from).clamp(low, high) as u64 & mask;
+    let pair = cut(a) << bits.0 | cut(b);
+    if bits.0 == 8 { (c & 0xFFFF) << 16 | pair } else { pair }
 }
 
 /// Two elements: `cvt.rn.f16x2.f32 d, a, b` puts a into the upper half.

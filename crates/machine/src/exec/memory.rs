@@ -86,14 +86,15 @@ pub fn bad_access(
     let m = cta.m;
     let verb = if write { "written" } else { "read" };
     let place: Option<Place> = match area {
-        Area::Shared => Some(m.shared_place(at as u32 as i32 as i64, bytes)),
+        Area::Shared => i32::try_from(at as i64).ok().map(|at| m.shared_place(at.into(), bytes)),
         Area::Local => {
             let f = &m.code.functions[w.frames[w.frame].function];
             let at = at as i64 - i64::from(w.local_base());
             let near = f.locals.iter().rev().find(|l| i64::from(l.offset) <= at);
             Some(Place {
                 space: "local",
-                object: near.map(|n| n.name.clone()),
+                // The compiler's own name for a function's arrays says nothing to people.
+                object: near.map(|n| n.name.clone()).filter(|n| !n.starts_with("__local_depot")),
                 offset: at - near.map_or(0, |n| i64::from(n.offset)),
                 bytes,
                 object_bytes: near.map_or(f.local_bytes, |n| n.bytes).into(),

@@ -213,7 +213,8 @@ fn carry(r: &mut Registers, i: &Instr, m: u32) {
         let limit = (1u128 << bits) - 1;
         let (x, y) = match i.sub & 7 {
             0 => (u128::from(a), u128::from(b)),
-            // a - b - borrow as a + !b + !borrow; the flag holds the borrow.
+            // a - b - borrow as a + !b + carry: the flag is the adder's carry, which is the borrow's opposite.
+            // NVRTC's division of 128-bit numbers reads it with addc after a subtraction, and relies on that.
             1 => (u128::from(a), u128::from(!b) & limit),
             2 => ((u128::from(a) * u128::from(b)) & limit, u128::from(c)),
             3 => ((u128::from(a) * u128::from(b)) >> bits & limit, u128::from(c)),
@@ -222,10 +223,9 @@ fn carry(r: &mut Registers, i: &Instr, m: u32) {
                 (((s(a) * s(b)) >> bits) as u128 & limit, u128::from(c))
             }
         };
-        let subtract = i.sub & 7 == 1;
-        let sum = x + y + if subtract { 1 - carry } else { carry };
-        let carried = sum > limit;
-        out |= u32::from(carried != subtract) << l;
+        let first = i.sub & 16 == 0;
+        let sum = x + y + if i.sub & 7 == 1 && first { 1 } else { carry };
+        out |= u32::from(sum > limit) << l;
         t[l] = (sum & limit) as u64;
     }
     if wide {
