@@ -255,12 +255,8 @@ impl Decoder<'_> {
             return self.carry(if sub { "sub" } else { "add" }, i, m);
         }
         let sat = m.take("sat");
-        if let Some(signed) = m.find(|w| match w {
-            "s16x2" => Some(true),
-            "u16x2" => Some(false),
-            _ => None,
-        }) {
-            let _ = signed;
+        // Signed or not: the bits of a wrapping sum are the same.
+        if m.take("s16x2") || m.take("u16x2") {
             if sat {
                 return Err("sat of a pair".into());
             }

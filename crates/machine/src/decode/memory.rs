@@ -4,7 +4,7 @@
 use warpsmith_ptx::ast::{AddressBase, Instruction, Operand, Ty};
 
 use super::integer::operand;
-use super::{Decoded, Decoder, Mods, Unsupported, bytes_of, is_signed, push, width_of};
+use super::{Decoded, Decoder, Mods, Unsupported, bytes_of, is_signed, push};
 use crate::code::*;
 
 /// What the modifiers of an access say.
@@ -288,7 +288,6 @@ impl Decoder<'_> {
         let area = if shared { Area::Shared } else { Area::Generic };
         let mut instr = Instr::new(if load { Op::LoadMatrix } else { Op::StoreMatrix });
         instr.side = push(&mut self.sides.matrices, MatrixOp { area, address, count, transposed, rows });
-        let _ = width_of;
         Ok(instr)
     }
 }

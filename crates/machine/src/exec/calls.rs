@@ -23,7 +23,7 @@ pub fn call(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32
     let function = match op.target {
         CallTarget::Function(f) => f,
         CallTarget::Vprintf => {
-            print::vprintf(cta, w, op, pc, m);
+            print::vprintf(cta, w, op, m);
             return Step::Next;
         }
         CallTarget::AssertFail => {

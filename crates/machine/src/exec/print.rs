@@ -48,8 +48,7 @@ fn text(cta: &Cta, w: &Warp, lane: usize, at: u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-pub fn vprintf(cta: &mut Cta, w: &mut Warp, op: &CallOp, pc: Pc, m: u32) {
-    let _ = pc;
+pub fn vprintf(cta: &mut Cta, w: &mut Warp, op: &CallOp, m: u32) {
     for lane in lanes_of(m) {
         if cta.printed.len() >= MAX_PRINTED {
             break;
