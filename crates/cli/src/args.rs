@@ -38,7 +38,7 @@ pub struct Common {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Gates 1 and 2: compile the kernels, execute them, compare with f64
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Tasks with their shapes, kernels with their levers, targets, distributions
     List,
     /// What a finding or an error means: a wrong kernel, the right one, how to mend it

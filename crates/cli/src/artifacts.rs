@@ -59,9 +59,7 @@ impl ArtifactSource for Artifacts {
                 let short = artifact.ptx_sha256.get(..12).unwrap_or(&artifact.ptx_sha256);
                 (format!("{}-{short}.ptx", request.target), artifact.ptx.clone())
             }
-            Err(failure) => {
-                (format!("{}.log", request.target), format!("{failure}\n\n{}", failure.log()))
-            }
+            Err(failure) => (format!("{}.log", request.target), format!("{failure}\n\n{}", failure.log())),
         };
         lock(&self.kept).insert((request.name.clone(), name), kept);
         Ok(answer)

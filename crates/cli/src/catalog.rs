@@ -101,9 +101,8 @@ fn hinted(mut error: SpecError, typed: &str) -> CliError {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    let unreadable = |e: std::io::Error| {
-        CliError::usage("unknown-name", format!("cannot read {}: {e}", path.display())).file(path)
-    };
+    let unreadable =
+        |e: std::io::Error| CliError::usage("unknown-name", format!("cannot read {}: {e}", path.display())).file(path);
     let size = fs::metadata(path).map_err(unreadable)?.len();
     if size > MAX_SOURCE_BYTES {
         let message = format!("{} has {size} bytes; a candidate has at most {MAX_SOURCE_BYTES}", path.display());

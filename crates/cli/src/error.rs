@@ -69,9 +69,8 @@ impl From<warpsmith_store::RunDirError> for CliError {
         let text = e.to_string();
         match e {
             Exists(_) => CliError::usage("run-exists", text).hint("name another folder with --out, or remove that one"),
-            NotWritable { .. } => {
-                CliError::environment("output-not-writable", text).hint("choose a folder that you may write to with --out")
-            }
+            NotWritable { .. } => CliError::environment("output-not-writable", text)
+                .hint("choose a folder that you may write to with --out"),
             Journal(_) => CliError::usage("run-unreadable", text).hint("is it the folder of a warpsmith run?"),
         }
     }

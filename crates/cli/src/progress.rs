@@ -6,7 +6,8 @@ use std::io::IsTerminal;
 /// A bar for `total` steps; hidden where standard error is no terminal, or the output is for programs.
 pub fn bar(total: u64, json: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), target(json));
-    let style = ProgressStyle::with_template("{pos}/{len} {wide_bar} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template("{pos}/{len} {wide_bar} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style);
     bar
 }

@@ -16,6 +16,8 @@ pub struct Session {
     run: RunDir,
     environment: Environment,
     judged: usize,
+    /// It lies where runs lie by default, so `latest` points at it as soon as it holds a result.
+    is_latest: bool,
     interrupted: bool,
 }
 
@@ -31,19 +33,27 @@ impl Session {
         };
         let first = Event::RunStarted { run: info(path), environment: environment.clone() };
         let run = RunDir::create(path, first)?;
-        if common.out.is_none() {
-            run.mark_latest();
-        }
-        Ok(Session { run, environment, judged: 0, interrupted: false })
+        Ok(Session { run, environment, judged: 0, is_latest: common.out.is_none(), interrupted: false })
     }
 
     pub fn result(&mut self, result: ResultRecord) -> Result<(), CliError> {
         self.judged += 1;
+        if self.is_latest && self.judged == 1 {
+            self.run.mark_latest();
+        }
         let folder = candidate_folder(&result.candidate);
         let mask = if result.causal { "causal" } else { "full" };
         let setting = result.config.clone().unwrap_or_else(|| "default".into());
-        let name = format!("{}-{mask}-{}-{}-{}-{}.json", result.shape, result.format, result.target, safe(&setting), self.judged);
-        let text = serde_json::to_vec_pretty(&result).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
+        let name = format!(
+            "{}-{mask}-{}-{}-{}-{}.json",
+            result.shape,
+            result.format,
+            result.target,
+            safe(&setting),
+            self.judged
+        );
+        let text =
+            serde_json::to_vec_pretty(&result).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
         self.run.write(&folder.join("correctness").join(safe(&name)), &text)?;
         Ok(self.run.push(Event::Result { result: Box::new(result) })?)
     }

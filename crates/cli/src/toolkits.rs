@@ -51,7 +51,9 @@ impl From<ToolError> for CliError {
         let code = match &e {
             NoToolkit { .. } | NoPackages { .. } | BrokenToolkit { .. } => "toolkit-missing",
             NoInstaller { .. } | NoNetwork { .. } | Altered { .. } | NotOffered { .. } => "toolkit-fetch",
-            FetchedBroken { .. } | NoSpace { .. } | NoPermission { .. } | Installer { .. } | Locked { .. } => "toolkit-fetch",
+            FetchedBroken { .. } | NoSpace { .. } | NoPermission { .. } | Installer { .. } | Locked { .. } => {
+                "toolkit-fetch"
+            }
             _ => "tool-failure",
         };
         CliError::environment(code, e.to_string())

@@ -14,7 +14,8 @@ fn the_ladder_passes_and_the_example_that_must_fail_fails() {
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("not run on a GPU"), "{said}");
-    let record: Value = serde_json::from_str(&fs::read_to_string(place.path().join("run/summary.json")).unwrap()).unwrap();
+    let record: Value =
+        serde_json::from_str(&fs::read_to_string(place.path().join("run/summary.json")).unwrap()).unwrap();
     let mut seen = BTreeSet::new();
     for result in record["results"].as_array().unwrap() {
         assert_eq!(result["verdict"], "passed", "{}: {}", result["candidate"], result["finding"]);

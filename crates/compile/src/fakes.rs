@@ -8,7 +8,8 @@ pub fn script(path: &Path, body: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     // Written under another name and moved: a script that is still open for writing does not start.
-    let draft = path.with_extension("draft");
+    // Tests make the same script from several threads: each has a draft of its own.
+    let draft = path.with_extension(format!("draft-{:?}", std::thread::current().id()));
     std::fs::write(&draft, format!("#!/bin/sh\n{body}\n")).unwrap();
     std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::rename(&draft, path).unwrap();

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use warpsmith_builtin::canonical_name;
 use warpsmith_compile::{
-    ArtifactCache, ChildCommand, Compiler, Layer, LayerBuilder, Limits, Line, Need, Request, Search, ToolError, freshness,
+    ArtifactCache, ChildCommand, Compiler, Layer, LayerBuilder, Limits, Line, Need, Request, Search, ToolError,
+    freshness,
 };
 use warpsmith_eval::compile_gate::{Subject, request};
 use warpsmith_spec::workload::expand;
@@ -23,7 +24,8 @@ pub fn make(root: &Path) -> Result<(), String> {
     let compiler = compiler(true)?;
     let mut builder = LayerBuilder::new(compiler.toolkit().id.clone());
     let requests = requests()?;
-    let results: Vec<_> = requests.par_iter().map(|r| compiler.compile(r).map_err(|e| format!("{}: {e}", r.name))).collect();
+    let results: Vec<_> =
+        requests.par_iter().map(|r| compiler.compile(r).map_err(|e| format!("{}: {e}", r.name))).collect();
     for (request, result) in requests.iter().zip(results) {
         let result = result?;
         if let Err(failure) = &result {
@@ -50,7 +52,11 @@ pub fn check(_root: &Path) -> Result<(), String> {
     let compiler = match compiler(false) {
         Ok(compiler) if compiler.toolkit().id == *layer.toolkit_id() => compiler,
         Ok(compiler) => {
-            println!("skipped: compiling again (the toolkit here is {}, the layer's {})", compiler.toolkit().id, layer.toolkit_id());
+            println!(
+                "skipped: compiling again (the toolkit here is {}, the layer's {})",
+                compiler.toolkit().id,
+                layer.toolkit_id()
+            );
             return Ok(());
         }
         Err(why) => {
@@ -92,7 +98,10 @@ fn requests() -> Result<Vec<Request>, String> {
         };
         for (setting, workload, target) in cases(&subject.candidate, task)? {
             let request = request(&subject, &setting, &workload, &target, &headers).map_err(|e| e.to_string())?;
-            if seen.insert(format!("{}{}{:?}{:?}{:?}", request.name, request.source, request.target, request.defines, request.options)) {
+            if seen.insert(format!(
+                "{}{}{:?}{:?}{:?}",
+                request.name, request.source, request.target, request.defines, request.options
+            )) {
                 found.push(request);
             }
         }
@@ -130,7 +139,14 @@ fn cases(candidate: &Candidate, task: &Task) -> Result<Vec<(Setting, warpsmith_s
 fn compiler(fetch: bool) -> Result<Compiler, String> {
     let cache_dir = dirs::cache_dir().ok_or("no folder for caches")?.join("warpsmith");
     let child = ChildCommand::this_program().map_err(|e| e.to_string())?;
-    let search = Search { explicit: None, cache_dir: cache_dir.clone(), line: Line::V13, allow_fetch: fetch, need: Need::default(), child };
+    let search = Search {
+        explicit: None,
+        cache_dir: cache_dir.clone(),
+        line: Line::V13,
+        allow_fetch: fetch,
+        need: Need::default(),
+        child,
+    };
     let toolkit = find(&search).map_err(|e| e.to_string())?;
     Ok(Compiler::new(toolkit, ArtifactCache::new(cache_dir.join("artifacts")), Limits::default(), search.child))
 }

@@ -11,7 +11,8 @@ const DOCUMENTS: [&str; 7] =
 /// # Errors
 /// Each breach on a line of its own.
 pub fn run(root: &Path) -> Result<(), String> {
-    let listed = Command::new("git").arg("ls-files").current_dir(root).output().map_err(|e| format!("git ls-files: {e}"))?;
+    let listed =
+        Command::new("git").arg("ls-files").current_dir(root).output().map_err(|e| format!("git ls-files: {e}"))?;
     let files = String::from_utf8_lossy(&listed.stdout);
     let mut breaches: Vec<String> =
         DOCUMENTS.iter().filter(|d| !root.join(d).exists()).map(|d| format!("{d} is missing")).collect();

@@ -75,7 +75,8 @@ fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Resul
         NumericsArg::Faithful => NumericsChoice::Faithful,
         NumericsArg::Fast => NumericsChoice::Fast,
     };
-    let context = Context { compile: &compile, backend: &*backend, oracles: &oracles, numerics, passes: passes.as_ref() };
+    let context =
+        Context { compile: &compile, backend: &*backend, oracles: &oracles, numerics, passes: passes.as_ref() };
     let own = device.as_ref().and_then(|d| own_target(d, &subjects));
     let target = asked.args.target.as_deref().or(own.as_deref());
     let request = RunRequest { subjects: &subjects, workloads: &workloads, target };
@@ -198,7 +199,8 @@ fn subject(catalog: &Catalog, entry: &Entry) -> Result<Subject, CliError> {
 /// Candidates with their settings. In a list, kernels that lack a lever that was set are not applicable.
 #[allow(clippy::type_complexity)]
 fn subjects(catalog: &Catalog, asked: &Asked) -> Result<(Vec<(Subject, Vec<Setting>)>, Vec<NotApplicable>), CliError> {
-    let levers = LeverRequest { set: asked.args.set.clone(), config: asked.args.config.clone(), sweep: asked.args.sweep };
+    let levers =
+        LeverRequest { set: asked.args.set.clone(), config: asked.args.config.clone(), sweep: asked.args.sweep };
     let (mut found, mut excluded, mut first_error) = (Vec::new(), Vec::new(), None);
     for entry in &asked.entries {
         match entry.candidate.settings(&levers) {

@@ -50,7 +50,9 @@ fn layer() -> Item {
             detail: format!("{} built in, made by {}", layer.len(), layer.toolkit_id()),
             next: None,
         },
-        Err(e) => Item { name: "artifacts", works: false, detail: format!("the built-in layer is damaged: {e}"), next: None },
+        Err(e) => {
+            Item { name: "artifacts", works: false, detail: format!("the built-in layer is damaged: {e}"), next: None }
+        }
     }
 }
 
@@ -62,7 +64,9 @@ fn toolkit(common: &Common) -> Item {
             name: "CUDA compiler",
             works: false,
             detail: "none found; built-in kernels need none".into(),
-            next: Some("`warpsmith toolkit --fetch` gets one; so does the first `warpsmith check` of your own kernel".into()),
+            next: Some(
+                "`warpsmith toolkit --fetch` gets one; so does the first `warpsmith check` of your own kernel".into(),
+            ),
         },
     }
 }
@@ -91,7 +95,9 @@ fn numpy() -> Item {
     Item {
         name: "NumPy",
         works: found.is_some(),
-        next: found.is_none().then(|| "`python3 -m pip install numpy`, for tasks whose reference is reference.py".to_string()),
+        next: found
+            .is_none()
+            .then(|| "`python3 -m pip install numpy`, for tasks whose reference is reference.py".to_string()),
         detail: found.unwrap_or_else(|| "python3 with NumPy not found".into()),
     }
 }

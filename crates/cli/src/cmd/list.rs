@@ -15,7 +15,10 @@ pub fn list(common: &Common) -> Result<i32, CliError> {
         let tasks: Vec<_> = catalog.tasks.iter().map(task_json).collect();
         let kernels: Vec<_> = kernels.iter().map(kernel_json).collect();
         let targets: Vec<_> = TARGETS.iter().map(|t| t.name).collect();
-        out(&format!("{}\n", json!({ "tasks": tasks, "kernels": kernels, "targets": targets, "distributions": words(Distribution::ALL) })));
+        out(&format!(
+            "{}\n",
+            json!({ "tasks": tasks, "kernels": kernels, "targets": targets, "distributions": words(Distribution::ALL) })
+        ));
         return Ok(0);
     }
     let mut text = String::from("tasks\n");

@@ -35,7 +35,13 @@ pub fn new(common: &Common, what: &NewCommand) -> Result<i32, CliError> {
                 fs::create_dir_all(parent).map_err(|e| cannot_write(parent, &e))?;
                 create(&path, text)?;
             }
-            told(common, name, &format!("warpsmith check KERNEL.cu --task {name}`, and name the task in KERNEL.cu: `task = \"{name}\""))
+            told(
+                common,
+                name,
+                &format!(
+                    "warpsmith check KERNEL.cu --task {name}`, and name the task in KERNEL.cu: `task = \"{name}\""
+                ),
+            )
         }
     }
 }
@@ -58,7 +64,8 @@ fn create(path: &Path, text: &str) -> Result<(), CliError> {
 }
 
 fn exists(path: &Path) -> CliError {
-    CliError::usage("run-exists", format!("{} exists already and is left as it is", path.display())).hint("choose another name")
+    CliError::usage("run-exists", format!("{} exists already and is left as it is", path.display()))
+        .hint("choose another name")
 }
 
 fn cannot_write(path: &Path, e: &io::Error) -> CliError {

@@ -25,8 +25,11 @@ pub fn toolkit(common: &Common, fetch: bool) -> Result<i32, CliError> {
     match (&found.chosen, &common.toolkit) {
         (None, Some(dir)) => {
             let why = found.reasons().join("; ");
-            Err(CliError::environment("toolkit-missing", format!("no working CUDA toolkit in {}: {why}", dir.display()))
-                .hint("name the folder that holds bin/ptxas and the NVRTC library"))
+            Err(CliError::environment(
+                "toolkit-missing",
+                format!("no working CUDA toolkit in {}: {why}", dir.display()),
+            )
+            .hint("name the folder that holds bin/ptxas and the NVRTC library"))
         }
         _ => Ok(0),
     }
@@ -35,7 +38,11 @@ pub fn toolkit(common: &Common, fetch: bool) -> Result<i32, CliError> {
 fn text(found: &warpsmith_compile::Found) -> String {
     let mut text = String::new();
     if let Ok(layer) = Layer::from_bytes(warpsmith_builtin::layer()) {
-        text.push_str(&format!("built-in kernels  {} artifacts made by {}; no toolkit is needed\n", layer.len(), layer.toolkit_id()));
+        text.push_str(&format!(
+            "built-in kernels  {} artifacts made by {}; no toolkit is needed\n",
+            layer.len(),
+            layer.toolkit_id()
+        ));
     }
     match &found.chosen {
         Some(toolkit) => text.push_str(&format!("your own kernels  {}\n", toolkits::describe(toolkit))),

@@ -1,5 +1,8 @@
 //! Running the binary as a user does: in a folder of its own, with an empty cache and no toolkit to be found.
 
+// Each test file is a program of its own and uses a part of this.
+#![allow(dead_code)]
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -45,7 +48,10 @@ impl Place {
         let output = self.run(&[arguments, &["--json"]].concat());
         let text = String::from_utf8_lossy(&output.stdout);
         let document = serde_json::from_str(&text).unwrap_or_else(|e| {
-            panic!("{arguments:?}: stdout is not one JSON document: {e}: {text}{}", String::from_utf8_lossy(&output.stderr))
+            panic!(
+                "{arguments:?}: stdout is not one JSON document: {e}: {text}{}",
+                String::from_utf8_lossy(&output.stderr)
+            )
         });
         (output.status.code().unwrap(), document)
     }

@@ -1,0 +1,78 @@
+//! What people are told: nothing is claimed of a GPU, a finding is told once with its line, hostile names stay text.
+
+use serde_json::json;
+use warpsmith_report::{markdown, overall, terminal};
+use warpsmith_spec::record::RunRecord;
+
+fn result(candidate: &str, shape: &str, verdict: &str, finding: Option<serde_json::Value>) -> serde_json::Value {
+    let findings: Vec<_> = finding.iter().cloned().collect();
+    json!({
+        "candidate": candidate, "task": "fp8_sdpa", "shape": shape, "symbols": {"B": 1, "H": 1, "S": 32, "D": 64},
+        "causal": false, "format": "e4m3", "distribution": "needles", "scales": "head", "seed": 0, "target": "sm_89",
+        "levers": {}, "backend": "ptx_machine", "numerics": "faithful",
+        "gates": {"compile": "passed", "correctness": if verdict == "passed" { "passed" } else { "failed" },
+                  "performance": "not_run", "profile": "not_run"},
+        "verdict": verdict, "findings": findings, "finding": finding,
+        "compile": {"sm_89": {"k": {"registers": 64, "shared_bytes": 128, "stack_bytes": 0, "spill_bytes": 0,
+                                    "tensor_ops": {"QMMA": 4}, "ptx_sha256": "00"}}},
+    })
+}
+
+fn record(results: Vec<serde_json::Value>) -> RunRecord {
+    serde_json::from_value(json!({
+        "schema": "warpsmith.run/1",
+        "run": {"name": "r", "command": ["warpsmith", "check"], "started": "2026-11-21T00:00:00Z", "warpsmith": "0.1.0"},
+        "environment": {"os": "linux", "arch": "x86_64", "cpus": 2},
+        "results": results,
+    }))
+    .unwrap()
+}
+
+fn fault(line: u32) -> serde_json::Value {
+    json!({"severity": "error", "kind": "shared_race", "code": "shared-race", "gate": "correctness",
+           "message": "warps 1 and 0 use byte 0", "file": "k.cu", "line": line})
+}
+
+#[test]
+fn a_pass_on_the_cpu_says_so_in_every_text() {
+    let record = record(vec![result("k.cu", "tiny", "passed", None)]);
+    for text in [terminal(&record), markdown(&record)] {
+        assert!(text.contains("not run on a GPU"), "{text}");
+        assert!(!text.to_lowercase().contains("faster"), "{text}");
+    }
+    assert!(overall(&record).all_passed());
+}
+
+#[test]
+fn nothing_judged_is_no_pass() {
+    assert!(!overall(&record(vec![])).all_passed());
+}
+
+#[test]
+fn the_same_finding_at_many_shapes_is_told_once_with_its_line() {
+    let results = ["tiny", "mission", "long"].map(|s| result("k.cu", s, "faulted", Some(fault(17)))).to_vec();
+    let text = terminal(&record(results));
+    assert_eq!(text.matches("warps 1 and 0 use byte 0").count(), 1, "{text}");
+    assert!(
+        text.contains("k.cu:17") && text.contains("and 2 more results") && text.contains("explain shared-race"),
+        "{text}"
+    );
+    assert!(text.contains("0 of 3 passed") && text.contains("3 faulted"), "{text}");
+}
+
+#[test]
+fn findings_at_different_lines_are_each_told() {
+    let text = terminal(&record(vec![
+        result("k.cu", "tiny", "faulted", Some(fault(17))),
+        result("k.cu", "mission", "faulted", Some(fault(18))),
+    ]));
+    assert!(text.contains("k.cu:17") && text.contains("k.cu:18"), "{text}");
+}
+
+#[test]
+fn a_hostile_name_cannot_break_out_of_its_cell() {
+    let text = markdown(&record(vec![result("a|b<script>\n## x.cu", "tiny", "passed", None)]));
+    assert!(!text.contains("<script>") && !text.contains("\n## x"), "{text}");
+    let row = text.lines().find(|l| l.contains("script")).unwrap();
+    assert_eq!(row.matches('|').count() - row.matches("\\|").count(), 11, "ten cells: {row}");
+}
