@@ -28,11 +28,15 @@ struct Params {
     i32 row_tiles, section;                              // forward: query tiles of a head; heads that share the L2 at a time
 };
 
+#ifndef WS_OUT
+#define WS_OUT p.out_kind   // else the kind is compiled in
+#endif
+
 // Writes four neighbouring values of an output row.
 WS_DEV void store_out4(const Params& p, i64 at, float a, float b, float c, float d) {
-    if (p.out_kind == kOutBf16) {
+    if (WS_OUT == kOutBf16) {
         *reinterpret_cast<uint2*>(reinterpret_cast<u16*>(p.out) + at) = make_uint2(bf16x2(a, b), bf16x2(c, d));
-    } else if (p.out_kind == kOutF16) {
+    } else if (WS_OUT == kOutF16) {
         *reinterpret_cast<uint2*>(reinterpret_cast<u16*>(p.out) + at) = make_uint2(f16x2(a, b), f16x2(c, d));
     } else {
         const float s = p.out_inverse_scale;

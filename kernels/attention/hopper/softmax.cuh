@@ -88,15 +88,15 @@ WS_DEV void pack_probabilities(const float (&s)[N], u32 (&p)[N / 4]) {
     }
 }
 
-// Hides keys from key_limit on. first_key is the tile's first key plus 2 (lane % 4).
+// Hides keys from a limit on. first_key is the tile's first key plus 2 (lane % 4).
 template <int N>
 WS_DEV void mask_keys(float (&s)[N], i32 first_key, i32 limit0, i32 limit1) {
+    const i32 left0 = limit0 - first_key, left1 = limit1 - first_key;   // compared with constants: one instruction fewer for every key
 #pragma unroll
     for (int b = 0; b < N / 4; ++b) {
-        const i32 key = first_key + 8 * b;
-        s[4 * b] = key < limit0 ? s[4 * b] : kNegInf;
-        s[4 * b + 1] = key + 1 < limit0 ? s[4 * b + 1] : kNegInf;
-        s[4 * b + 2] = key < limit1 ? s[4 * b + 2] : kNegInf;
-        s[4 * b + 3] = key + 1 < limit1 ? s[4 * b + 3] : kNegInf;
+        s[4 * b] = left0 > 8 * b ? s[4 * b] : kNegInf;
+        s[4 * b + 1] = left0 > 8 * b + 1 ? s[4 * b + 1] : kNegInf;
+        s[4 * b + 2] = left1 > 8 * b ? s[4 * b + 2] : kNegInf;
+        s[4 * b + 3] = left1 > 8 * b + 1 ? s[4 * b + 3] : kNegInf;
     }
 }

@@ -4,6 +4,7 @@ A plan belongs to one thread, as its parameter block is filled in anew for each 
 waits for the device. Limits: Hopper; strides of whole 16 bytes are taken as they are, others are copied first.
 """
 import ctypes
+import dataclasses
 import math
 import threading
 
@@ -62,7 +63,8 @@ class _Plan:
         Hkv, Sk = k.shape[1], k.shape[2]
         strides = [_scale_strides(n, s, B, h, t, -(-t // 128)) for n, s, h, t in zip(("q_scale", "k_scale", "v_scale"), scales, (Hq, Hkv, Hkv), (Sq, Sk, Sk))]
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain=all(x[2] == 0 for x in strides))
-        self.choice = c = choice(shape) if choice else _heuristic.choose(shape)
+        c = choice(shape) if choice else _heuristic.choose(shape)
+        self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _OUT[out_dtype]),))
         self.kernel = _kernels.kernel(c, q.device.index)
         self.out_shape, self.lse_shape = (B, Hq, Sq, D), (B, Hq, Sq)
         self.out_dtype, self.return_lse, self.device = out_dtype, return_lse, q.device

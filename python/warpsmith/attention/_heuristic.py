@@ -67,7 +67,7 @@ def choose_split(s, keys=None, wgs=None, stages=None, poly=2):
     return Choice("split", _split(s.D, keys, wgs, stages, s.causal, False, poly), (row_tiles, s.Hkv, s.B), wgs * 128, shared)
 
 
-def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=2, trace=0, sms=SMS):
+def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=3, trace=0, sms=SMS):
     """One tile of keys for each CTA of a cluster. None where it does not fit."""
     keys = keys or (64 if s.D == 256 else 128)
     ctas = ctas or min((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), default=8)
