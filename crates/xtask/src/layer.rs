@@ -13,7 +13,7 @@ use warpsmith_compile::{
 };
 use warpsmith_eval::compile_gate::{Subject, request};
 use warpsmith_spec::workload::expand;
-use warpsmith_spec::{Candidate, Setting, Task, WorkloadRequest, target};
+use warpsmith_spec::{Candidate, Setting, Task, TaskSet, WorkloadRequest, target};
 
 const FILE: &str = "artifacts/layer.bin";
 /// Shapes whose head dimensions are compiled in: D 64 and D 128.
@@ -23,7 +23,7 @@ const SHAPES: [&str; 2] = ["tiny", "wide"];
 pub fn make(root: &Path) -> Result<(), String> {
     let compiler = compiler(true)?;
     let mut builder = LayerBuilder::new(compiler.toolkit().id.clone());
-    let requests = requests()?;
+    let requests = requests(root)?;
     let results: Vec<_> =
         requests.par_iter().map(|r| compiler.compile(r).map_err(|e| format!("{}: {e}", r.name))).collect();
     for (request, result) in requests.iter().zip(results) {
@@ -40,10 +40,10 @@ pub fn make(root: &Path) -> Result<(), String> {
 }
 
 /// Sees that every request is in the layer, and, where its toolkit is at hand, that compiling again gives the same.
-pub fn check(_root: &Path) -> Result<(), String> {
+pub fn check(root: &Path) -> Result<(), String> {
     let layer = Layer::from_bytes(warpsmith_builtin::layer()).map_err(|e| e.to_string())?;
     Layer::verify(warpsmith_builtin::layer()).map_err(|e| e.to_string())?;
-    let requests = requests()?;
+    let requests = requests(root)?;
     let absent: Vec<_> =
         requests.iter().filter(|r| layer.lookup(r).is_none()).map(|r| format!("{} for {}", r.name, r.target)).collect();
     if !absent.is_empty() {
@@ -79,13 +79,14 @@ pub fn check(_root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Each different compile request of what the binary carries.
-fn requests() -> Result<Vec<Request>, String> {
+/// Each different compile request of what the binary carries, and of the candidates that the tests judge.
+fn requests(root: &Path) -> Result<Vec<Request>, String> {
     let tasks = warpsmith_builtin::tasks().map_err(|e| e.to_string())?;
     let headers = Arc::new(warpsmith_builtin::headers());
     let mut candidates = warpsmith_builtin::kernels(&tasks).map_err(|e| e.to_string())?;
     candidates.extend(warpsmith_builtin::examples(&tasks).map_err(|e| e.to_string())?);
     candidates.extend(warpsmith_builtin::faults(&tasks).map_err(|e| e.to_string())?);
+    candidates.extend(tested(root, &tasks)?);
     let mut found: Vec<Request> = Vec::new();
     let mut seen = BTreeSet::new();
     for candidate in candidates {
@@ -106,6 +107,21 @@ fn requests() -> Result<Vec<Request>, String> {
             }
         }
     }
+    Ok(found)
+}
+
+/// `tests/candidates`: not in the binary, but judged by tests that have no toolkit.
+fn tested(root: &Path, tasks: &TaskSet) -> Result<Vec<Candidate>, String> {
+    let mut found = Vec::new();
+    for folder in ["tests/candidates/right", "tests/candidates/wrong"] {
+        let entries = fs::read_dir(root.join(folder)).map_err(|e| format!("{folder}: {e}"))?;
+        for path in entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "cu")) {
+            let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+            found.push(Candidate::parse(&name, &bytes, tasks).map_err(|e| e.to_string())?);
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
