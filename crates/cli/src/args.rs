@@ -109,7 +109,7 @@ pub struct CheckArgs {
     /// Distributions of the inputs: needles (the default), normal, outliers, peaked, shifted, constant, zeros
     #[arg(long, value_delimiter = ',')]
     pub dist: Vec<String>,
-    /// Masks: full, causal; both where the kernel takes `causal`
+    /// Masks: none, causal; both where the kernel takes `causal`
     #[arg(long, value_delimiter = ',')]
     pub mask: Vec<String>,
     /// Where gate 2 runs: the PTX machine on the CPU, unless a GPU is asked for

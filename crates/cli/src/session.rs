@@ -42,7 +42,7 @@ impl Session {
             self.run.mark_latest();
         }
         let folder = candidate_folder(&result.candidate);
-        let mask = if result.causal { "causal" } else { "full" };
+        let mask = if result.causal { "causal" } else { "none" };
         let setting = result.config.clone().unwrap_or_else(|| "default".into());
         let name = format!(
             "{}-{mask}-{}-{}-{}-{}.json",

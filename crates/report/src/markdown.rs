@@ -1,7 +1,7 @@
 //! `report.md`: the run for a pull request or a job summary. Verdict and conditions first, then gates with evidence.
 
 use crate::NOT_ON_A_GPU;
-use crate::rows::{HEAD, cells, worst_check};
+use crate::rows::{HEAD, cells, figure, worst_check};
 use crate::summary::{next_step, overall, place, short, word};
 use warpsmith_spec::record::{ResultRecord, RunRecord, Severity, VerdictWord};
 
@@ -86,7 +86,7 @@ fn evidence(record: &RunRecord, text: &mut String) {
     for result in judged {
         let run = result.execution.clone().unwrap_or_default();
         let end = worst_check(result).map_or("-".into(), |c| {
-            format!("{:.4} / {:.4}", c.end_to_end.rel_frobenius, c.end_to_end.limit_rel_frobenius)
+            format!("{} / {}", figure(c.end_to_end.rel_frobenius), figure(c.end_to_end.limit_rel_frobenius))
         });
         let opcodes: Vec<_> = result
             .compile
@@ -98,7 +98,7 @@ fn evidence(record: &RunRecord, text: &mut String) {
         text.push_str(&row([
             short(result),
             result.shape.clone(),
-            if result.causal { "causal" } else { "full" }.into(),
+            if result.causal { "causal" } else { "none" }.into(),
             run.warp_instructions.to_string(),
             run.tensor_ops.to_string(),
             format!("{} of {}", run.covered_instructions, run.static_instructions),

@@ -32,7 +32,7 @@ pub(crate) fn cells(result: &ResultRecord) -> [String; 10] {
         short(result),
         result.shape.clone(),
         dims,
-        if result.causal { "causal" } else { "full" }.into(),
+        if result.causal { "causal" } else { "none" }.into(),
         status(result.gates.compile).into(),
         status(result.gates.correctness).into(),
         check.map_or("-".into(), |c| pair(c.kernel.rel_frobenius, c.kernel.limit_rel_frobenius)),
@@ -49,7 +49,12 @@ pub(crate) fn worst_check(result: &ResultRecord) -> Option<&CheckRecord> {
 }
 
 fn pair(value: f64, limit: f64) -> String {
-    format!("{value:.4} / {limit:.4}")
+    format!("{} / {}", figure(value), figure(limit))
+}
+
+/// Four places, or a power of ten where those would all be zero.
+pub(crate) fn figure(value: f64) -> String {
+    if value != 0.0 && value.abs() < 5e-4 { format!("{value:.1e}") } else { format!("{value:.4}") }
 }
 
 /// Registers, shared memory and spills of the judged target, the largest over its entries.

@@ -49,7 +49,8 @@ pub fn overall(record: &RunRecord) -> Overall {
 pub fn next_step(record: &RunRecord) -> String {
     let Some(bad) = record.results.iter().find(|r| r.verdict != VerdictWord::Passed) else {
         return match record.results.first() {
-            Some(_) => "next: run it on a GPU; the PTX machine proves values and memory behaviour, never a time".into(),
+            Some(r) if r.backend == "gpu" => "next: `--backend cpu` too, if it has not passed there: the PTX machine finds what a GPU does not show".into(),
+            Some(_) => "next: run it on a GPU (`--backend gpu`, where there is one); the PTX machine proves values and memory behaviour, never a time".into(),
             None => "next: nothing was judged; `warpsmith list` shows tasks, shapes and kernels".into(),
         };
     };

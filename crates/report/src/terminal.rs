@@ -14,7 +14,6 @@ pub fn terminal(record: &RunRecord) -> String {
     let mut text = String::new();
     if !record.results.is_empty() {
         text.push_str(&table(&record.results));
-        text.push('\n');
     }
     text.push_str(&findings(&record.results));
     for example in &record.examples {
@@ -71,7 +70,7 @@ fn findings(results: &[ResultRecord]) -> String {
             "\n{} ({}, {}{more}):\n",
             short(result),
             result.shape,
-            if result.causal { "causal" } else { "full" }
+            if result.causal { "causal" } else { "no mask" }
         ));
         text.push_str(&describe(finding));
     }

@@ -127,7 +127,7 @@ fn run(
         Event::Planned { evaluations, .. } => bar.set_length(evaluations as u64),
         Event::Reference { workload } => bar.set_message(format!("reference for {}", workload.shape)),
         Event::Started { candidate, workload, target, .. } => {
-            let mask = if workload.causal { "causal" } else { "full" };
+            let mask = if workload.causal { "causal" } else { "none" };
             bar.set_message(format!("{} {} {mask} {target}", canonical_name(candidate), workload.shape));
         }
         Event::Finished { result, .. } => {
