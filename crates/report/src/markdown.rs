@@ -43,7 +43,7 @@ fn results(record: &RunRecord, text: &mut String) {
     text.push_str(&row(HEAD.iter().map(ToString::to_string)));
     text.push_str(&row(HEAD.iter().map(|_| "---".to_string())));
     for result in &record.results {
-        text.push_str(&row(cells(result).into_iter()));
+        text.push_str(&row(cells(result, &record.results).into_iter()));
     }
     text.push_str("\nrelF and worst row are relative errors against f64 on the quantised inputs; the limits are a factor of what an honest kernel errs on the same inputs. ");
     text.push_str("A time appears only where a GPU was measured.\n\n");

@@ -3,11 +3,12 @@
 use crate::summary::{short, word};
 use warpsmith_spec::record::{CheckRecord, GateStatus, ResultRecord};
 
-pub(crate) const HEAD: [&str; 10] = [
+pub(crate) const HEAD: [&str; 11] = [
     "kernel",
     "shape",
     "dims",
     "mask",
+    "inputs",
     "compile",
     "correct",
     "relF / limit",
@@ -16,7 +17,8 @@ pub(crate) const HEAD: [&str; 10] = [
     "verdict",
 ];
 
-pub(crate) fn cells(result: &ResultRecord) -> [String; 10] {
+/// `all` are the results of the table: what differs among those of one kernel stands in its name.
+pub(crate) fn cells(result: &ResultRecord, all: &[ResultRecord]) -> [String; 11] {
     let dims: Vec<_> = ["B", "H", "Hq", "Hkv", "S", "Sq", "Sk", "D"]
         .iter()
         .filter_map(|s| result.symbols.get(*s))
@@ -29,10 +31,11 @@ pub(crate) fn cells(result: &ResultRecord) -> [String; 10] {
     };
     let check = worst_check(result);
     [
-        short(result),
+        name(result, all),
         result.shape.clone(),
         dims,
         if result.causal { "causal" } else { "none" }.into(),
+        inputs(result),
         status(result.gates.compile).into(),
         status(result.gates.correctness).into(),
         check.map_or("-".into(), |c| pair(c.kernel.rel_frobenius, c.kernel.limit_rel_frobenius)),
@@ -40,6 +43,32 @@ pub(crate) fn cells(result: &ResultRecord) -> [String; 10] {
         resources(result),
         word(result.verdict).into(),
     ]
+}
+
+/// The kernel with its configuration, or with the levers in which it differs from other results of the same kernel.
+fn name(result: &ResultRecord, all: &[ResultRecord]) -> String {
+    let mut text = short(result);
+    if result.config.is_none() {
+        let same = || all.iter().filter(|r| r.candidate == result.candidate);
+        for (lever, value) in &result.levers {
+            if same().any(|r| r.levers.get(lever) != Some(value)) {
+                text.push_str(&format!(" {lever}={value}"));
+            }
+        }
+    }
+    text
+}
+
+/// Format and distribution, and what differs from the usual: scales per head, seed 0.
+fn inputs(result: &ResultRecord) -> String {
+    let mut text = format!("{} {}", result.format, result.distribution);
+    if !matches!(result.scales.as_str(), "head" | "none") {
+        text.push_str(&format!(" {}", result.scales));
+    }
+    if result.seed != 0 {
+        text.push_str(&format!(" seed {}", result.seed));
+    }
+    text
 }
 
 /// The output that comes closest to, or exceeds, its limit.

@@ -41,7 +41,7 @@ fn table(results: &[ResultRecord]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(HEAD);
     for result in results {
-        table.add_row(cells(result));
+        table.add_row(cells(result, results));
     }
     // Cells are padded with a blank on each side; a screen's left edge needs none.
     table.lines().map(|l| format!("{}\n", l.trim_end().strip_prefix(' ').unwrap_or(l.trim_end()))).collect()

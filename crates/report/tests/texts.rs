@@ -74,5 +74,19 @@ fn a_hostile_name_cannot_break_out_of_its_cell() {
     let text = markdown(&record(vec![result("a|b<script>\n## x.cu", "tiny", "passed", None)]));
     assert!(!text.contains("<script>") && !text.contains("\n## x"), "{text}");
     let row = text.lines().find(|l| l.contains("script")).unwrap();
-    assert_eq!(row.matches('|').count() - row.matches("\\|").count(), 11, "ten cells: {row}");
+    assert_eq!(row.matches('|').count() - row.matches("\\|").count(), 12, "eleven cells: {row}");
+}
+
+#[test]
+fn results_that_differ_in_levers_or_inputs_can_be_told_apart() {
+    let mut a = result("k.cu", "tiny", "passed", None);
+    let mut b = a.clone();
+    a["levers"] = json!({"BLOCK_M": 32, "STAGES": 2});
+    b["levers"] = json!({"BLOCK_M": 64, "STAGES": 2});
+    b["distribution"] = json!("shifted");
+    let text = terminal(&record(vec![a, b]));
+    for words in ["k BLOCK_M=32", "k BLOCK_M=64", "e4m3 needles", "e4m3 shifted"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("STAGES"), "what is the same everywhere is not repeated: {text}");
 }
