@@ -5,6 +5,7 @@ use crate::child::{self, ChildCommand, ChildEnd, ChildReply, ChildRequest, Job, 
 use crate::diagnostics;
 use crate::error::ToolError;
 use crate::include::Resolved;
+use crate::module_id;
 use crate::ptx_text;
 use crate::ptxas::{self, Assembled};
 use crate::request::{BuildKind, Request, sha256};
@@ -110,6 +111,7 @@ impl Compiler {
             return Ok(Err(CompileFailure::WmmaLocalMemory { file: line.map(|_| request.name.clone()), line, log }));
         }
         let ptx = staging.canonical_ptx(&ptx);
+        let lowered = lowered.iter().map(|name| module_id::stable_names(name)).collect();
         let mut entries = match select_entries(request, &ptx, lowered) {
             Ok(entries) => entries,
             Err(failure) => return Ok(Err(failure)),

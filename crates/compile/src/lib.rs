@@ -18,6 +18,7 @@ mod include;
 mod installer;
 mod layer;
 mod layout;
+mod module_id;
 mod probe;
 mod process;
 mod ptx_text;

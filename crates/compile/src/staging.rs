@@ -11,6 +11,7 @@
 
 use crate::error::ToolError;
 use crate::include::Resolved;
+use crate::module_id;
 use crate::ptx_text;
 use crate::shims::{PRELUDE, SHIMS};
 use crate::toolkit::Toolkit;
@@ -134,7 +135,7 @@ impl Staging {
         let path = self.real.to_string_lossy();
         let stand_in = format!("<root>{}", "-".repeat(path.len().saturating_sub("<root>".len())));
         let ptx = ptx_text::canonicalize(ptx, &|name| self.canonical(name));
-        ptx.replace(&bytes(&path), &bytes(&stand_in))
+        module_id::stable(&ptx.replace(&bytes(&path), &bytes(&stand_in)))
     }
 
     /// A log with canonical names in place of paths.

@@ -10,6 +10,7 @@
 #include <cuda_fp8.h>
 static __device__ __forceinline__ float dec(unsigned char c) { return __half2float(__half(__nv_cvt_fp8_to_halfraw(c, __NV_E4M3))); }
 
+// An entry that is a template's instance; its `static` helper has internal linkage, which the compiler marks with an id of its own.
 template <int kDim, bool kFast>
 __global__ void attend(const unsigned char* q, const unsigned char* k, const unsigned char* v, const float* q_scale, const float* k_scale, const float* v_scale, __half* out, float softmax_scale, long long S) {
     const int row = blockIdx.x * 32 + threadIdx.x, bh = blockIdx.y;
