@@ -40,29 +40,6 @@ fn fixtures_print_back_as_they_stand_in_the_text() {
     }
 }
 
-/// For compiler outputs that are too large to keep: `PTX_FOLDER=... cargo test -p warpsmith-ptx -- --ignored`.
-#[test]
-#[ignore = "needs a folder of PTX files in PTX_FOLDER"]
-fn a_folder_of_ptx_prints_back_as_it_stands() {
-    let Some(folder) = std::env::var_os("PTX_FOLDER") else {
-        return;
-    };
-    let (mut files, mut instructions) = (0, 0);
-    for entry in std::fs::read_dir(folder).expect("the folder can be read") {
-        let path = entry.expect("the folder can be read").path();
-        if path.extension().is_some_and(|e| e == "ptx") {
-            let text = std::fs::read_to_string(&path).expect("the file is text");
-            let module = warpsmith_ptx::parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-            let (compared, differing) = compare(&text, &module);
-            assert_eq!(differing, Vec::<String>::new(), "{}", path.display());
-            files += 1;
-            instructions += compared;
-        }
-    }
-    println!("{files} files, {instructions} instructions compared");
-    assert!(files > 0);
-}
-
 /// How many lines with a whole instruction were compared, and those that the tree prints otherwise. Branches are compared up to
 /// their target, whose label must stand between the target and the instruction before it.
 fn compare(text: &str, module: &Module) -> (usize, Vec<String>) {
