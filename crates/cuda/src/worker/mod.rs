@@ -10,6 +10,7 @@ mod command;
 mod cuda_device;
 mod device;
 pub mod fake;
+mod link;
 pub mod protocol;
 mod serve;
 mod session;
@@ -19,6 +20,7 @@ pub use client::{Blobs, Contents, Ran, Worker, WorkerError};
 pub use command::WorkerCommand;
 pub use cuda_device::CudaDevice;
 pub use device::{Device, LaunchValues, Value};
+pub use link::{Answer, Link};
 pub use serve::{serve, worker_main};
 pub use wire::sha256;
 
