@@ -167,7 +167,7 @@ fn a_worker_ends_with_its_parent_even_while_a_kernel_hangs() {
         .spawn()
         .expect("this program starts again");
     let mut input = child.stdin.take().expect("it was asked for");
-    writeln!(input, r#"{{"id":1,"op":"hello","protocol":1,"device":0}}"#).expect("it listens");
+    writeln!(input, r#"{{"id":1,"op":"hello","protocol":2,"device":0}}"#).expect("it listens");
     let mut run = run_of("hang");
     (run.buffers, run.want, run.seconds) = (vec![], vec![], 3600);
     run.launches[0].args.clear();

@@ -1,5 +1,9 @@
 //! The parent's side: a process that holds a device, asked for one run after the other, each with a deadline.
 
+mod timing;
+
+pub use timing::Timed;
+
 use super::command::WorkerCommand;
 use super::link::{Answer, Link};
 use super::protocol::{Difference, End, Fill, Overrun, PROTOCOL, RanHead, Reply, Request, Run};
@@ -139,18 +143,33 @@ impl Worker {
     /// `blobs` holds at least what the run names by hash.
     pub fn run(&mut self, run: &Run, blobs: &Blobs, seconds: u64) -> Result<Ran, WorkerError> {
         let run = Run { seconds: seconds + GRACE, ..run.clone() };
-        let needed = needed(&run);
+        match self.ask(Request::Run(run.clone()), &needed(&run), blobs, seconds)? {
+            (Reply::Ran(head), received) => self.ran(&run, head, received),
+            (other, _) => {
+                self.link.end();
+                Err(unexpected(&other))
+            }
+        }
+    }
+
+    /// Sends a request with those of the blobs that it needs which the worker does not have, and again with what it says it has lost.
+    fn ask(
+        &mut self,
+        request: Request,
+        needed: &[&String],
+        blobs: &Blobs,
+        seconds: u64,
+    ) -> Result<(Reply, Vec<(String, Vec<u8>)>), WorkerError> {
         let mut new: Vec<&String> = needed.iter().filter(|sha| !self.sent.contains(**sha)).copied().collect();
         let mut sent_again = false;
         loop {
             let found: Option<Vec<(&str, &[u8])>> =
                 new.iter().map(|sha| blobs.get(*sha).map(|bytes| (sha.as_str(), *bytes))).collect();
             let found = found
-                .ok_or_else(|| WorkerError::Refused { message: "a blob that the run names is not given".into() })?;
-            let (reply, received) = self.link.ask(Request::Run(run.clone()), &found, seconds)?;
+                .ok_or_else(|| WorkerError::Refused { message: "a blob that the request names is not given".into() })?;
+            let (reply, received) = self.link.ask(request.clone(), &found, seconds)?;
             self.sent.extend(new.drain(..).cloned());
             match reply {
-                Reply::Ran(head) => return self.ran(&run, head, received),
                 Reply::Missing { sha256 } if !sent_again => {
                     sent_again = true;
                     self.sent.clear();
@@ -163,10 +182,7 @@ impl Worker {
                     self.link.end();
                     return Err(WorkerError::Device { code, message });
                 }
-                other => {
-                    self.link.end();
-                    return Err(unexpected(&other));
-                }
+                reply => return Ok((reply, received)),
             }
         }
     }
@@ -224,6 +240,11 @@ fn unexpected(reply: &Reply) -> WorkerError {
     let what = match reply {
         Reply::Hello { .. } => "a greeting",
         Reply::Ran(_) => "the result of a run",
+        Reply::Prepared(_) => "that a subject is there",
+        Reply::Timed(_) => "times",
+        Reply::Steady(_) => "what came of many launches",
+        Reply::Held(_) => "who has the device",
+        Reply::Done => "that it is done",
         Reply::Missing { .. } => "that something is still missing",
         Reply::Error { message, .. } => message,
     };

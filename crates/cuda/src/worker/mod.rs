@@ -16,7 +16,7 @@ mod serve;
 mod session;
 mod wire;
 
-pub use client::{Blobs, Contents, Ran, Worker, WorkerError};
+pub use client::{Blobs, Contents, Ran, Timed, Worker, WorkerError};
 pub use command::WorkerCommand;
 pub use cuda_device::CudaDevice;
 pub use device::{Device, LaunchValues, Value};

@@ -1,12 +1,16 @@
 //! The messages between an evaluation and the process that holds the device. Pure data; `docs/worker-protocol.md` describes them.
 
+mod timing;
+
+pub use timing::*;
+
 use crate::device::DeviceInfo;
 use crate::error::FaultKind;
 use crate::tensor_map::TensorMapSpec;
 use serde::{Deserialize, Serialize};
 
 /// Both sides have to speak the same one.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Bytes of a line at most.
 pub const MAX_LINE: usize = 4 << 20;
 /// Bytes of the blobs of one message at most.
@@ -44,6 +48,16 @@ pub enum Request {
         device: u32,
     },
     Run(Run),
+    Prepare(Prepare),
+    Time(Time),
+    Steady(Steady),
+    /// Forgets a subject and gives its memory back; one that is not there is no error.
+    Discard {
+        subject: String,
+    },
+    Hold(Hold),
+    /// Gives up what [`Hold`] got.
+    Release,
 }
 
 /// Launches in order on buffers of their own, all made anew.
@@ -111,6 +125,12 @@ pub enum Reply {
         device: DeviceInfo,
     },
     Ran(RanHead),
+    Prepared(Prepared),
+    Timed(Box<TimedHead>),
+    Steady(Box<SteadyHead>),
+    Held(HoldHead),
+    /// What was asked for is done, and there is nothing to say about it.
+    Done,
     /// Blobs that the worker does not have, or no longer; the request was not carried out.
     Missing {
         sha256: Vec<String>,

@@ -101,8 +101,9 @@ impl Server {
                 (Request::Hello { .. }, Some(_)) => {
                     self.error(id, "bad-request", "this worker has a device already".into()).map(|()| false)
                 }
-                (Request::Run(_), None) => self.error(id, "bad-request", "hello comes first".into()).map(|()| false),
+                (_, None) => self.error(id, "bad-request", "hello comes first".into()).map(|()| false),
                 (Request::Run(run), Some(device)) => self.run(id, &run, device.as_mut()),
+                (_, Some(_)) => self.error(id, "bad-request", "this worker takes no times yet".into()).map(|()| false),
             };
             match done {
                 Ok(false) => {}
