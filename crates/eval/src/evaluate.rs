@@ -122,6 +122,7 @@ fn blank(
         measurement: None,
         execution: None,
         cached: false,
+        check_of: None,
     }
 }
 

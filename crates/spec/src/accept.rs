@@ -6,6 +6,7 @@
 use crate::error::{SpecCode, SpecError, shown};
 use crate::formula;
 use crate::record::{AcceptRecord, ResultRecord, VerdictWord};
+use crate::speedups;
 use crate::suggest::{did_you_mean, listed};
 use rhai::Expr;
 
@@ -99,7 +100,7 @@ impl Figure {
             Figure::Error("cosine") => largest(results.iter().flat_map(|r| error(r, "cosine")).map(|x| -x)).map(|x| -x),
             Figure::Error(name) => largest(results.iter().flat_map(|r| error(r, name))),
             Figure::Speedup(baseline) => {
-                let ratios: Vec<f64> = results.iter().filter_map(|r| speedup(r, baseline)).collect();
+                let ratios: Vec<f64> = results.iter().filter_map(|r| speedups::ratio(r, baseline)).collect();
                 // A mean over fewer results than there are would be another figure.
                 if ratios.is_empty() || ratios.len() < results.len() {
                     return None;
@@ -264,15 +265,4 @@ fn error(result: &ResultRecord, name: &str) -> Vec<f64> {
             _ => c.cosine,
         })
         .collect()
-}
-
-/// `measurement.baselines.NAME.ratio`, above zero; of `best_peer` the smallest. A peer is somebody else's implementation, named
-/// with its provider (`fa3:fp8`); our own levels have no colon.
-fn speedup(result: &ResultRecord, baseline: &str) -> Option<f64> {
-    let baselines = result.measurement.as_ref()?.get("baselines")?.as_object()?;
-    let ratio = |b: &serde_json::Value| b.get("ratio").and_then(|r| r.as_f64()).filter(|r| r.is_finite() && *r > 0.0);
-    if baseline == "best_peer" {
-        return baselines.iter().filter(|(n, _)| n.contains(':')).filter_map(|(_, b)| ratio(b)).min_by(f64::total_cmp);
-    }
-    baselines.get(baseline).and_then(ratio)
 }

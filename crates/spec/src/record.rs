@@ -1,5 +1,6 @@
 //! The record of a run (`warpsmith.run/1`): what `--json` prints and `summary.json` holds. Pure data; absent parts are absent.
 
+pub use crate::measurement::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -18,6 +19,18 @@ pub struct RunRecord {
     pub results: Vec<ResultRecord>,
     #[serde(default)]
     pub accept: Vec<AcceptRecord>,
+    /// The geometric mean, over the results that passed, of the ratio to the first baseline that all of them have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geomean: Option<f64>,
+    /// The largest of those ratios.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<ExtremeRecord>,
+    /// The smallest of those ratios.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst: Option<ExtremeRecord>,
+    /// The same for each candidate and each baseline; `best_peer` is each result's fastest peer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub speedups: Vec<SpeedupRecord>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,7 +45,7 @@ pub struct RunInfo {
     pub git_commit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git_dirty: Option<bool>,
-    /// The secret of the inputs' generator where one was drawn; logged so that the run replays.
+    /// The secret from which gate 3 draws inputs, order and samples; logged so that the run replays (`--seed-secret`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed_secret: Option<u64>,
 }
@@ -216,13 +229,25 @@ pub struct ResultRecord {
     pub check: Option<BTreeMap<String, CheckRecord>>,
     /// Filled by gate 3 only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub measurement: Option<serde_json::Value>,
+    pub measurement: Option<MeasurementRecord>,
     /// What the machine executed: instructions, coverage, approximations. Never a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionRecord>,
     /// True where this pass was earned before, by the same artifact, plan, workload and limits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
+    /// Whose check a remembered pass is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check_of: Option<CheckOfRecord>,
+}
+
+/// The run that earned a pass.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CheckOfRecord {
+    /// The run's name.
+    pub run: String,
+    /// RFC 3339, UTC.
+    pub at: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -118,3 +118,26 @@ fn a_run_is_the_same_after_json_and_absent_parts_are_absent() {
         ("unknown-name", "no\\n\\u{1b}[31m", Some(3))
     );
 }
+
+#[test]
+fn ratios_are_summed_up_over_what_passed() {
+    use warpsmith_spec::speedups::{best_peer, summary};
+    let mut failed = result("wide", 96, Some((100.0, 100.0)));
+    failed.verdict = warpsmith_spec::record::VerdictWord::Rejected;
+    let timed = [result("tiny", 96, Some((1.0, 2.0))), result("mission", 120, Some((4.0, 8.0))), failed];
+    // (order of baselines, geometric mean, best, worst)
+    for (order, geomean, best, worst) in [
+        (vec!["level_02".to_string()], 2.0, 4.0, 1.0),
+        (vec!["fa3:fp8".to_string()], 4.0, 8.0, 2.0),
+        (vec!["cudnn:fp8".to_string()], 4.0, 8.0, 2.0),
+    ] {
+        let s = summary(&timed, &order);
+        let found = (s.geomean.unwrap(), s.best.as_ref().unwrap().ratio, s.worst.as_ref().unwrap().ratio);
+        assert!((found.0 - geomean).abs() < 1e-12 && (found.1, found.2) == (best, worst), "{order:?}: {found:?}");
+        assert_eq!(s.best.unwrap().shape, "mission");
+        assert_eq!(s.speedups.iter().filter(|s| s.baseline == "best_peer").count(), 1);
+    }
+    assert_eq!(best_peer(&timed[0]), Some(("fa3:fp8", 2.0)));
+    assert_eq!(summary(&timed[2..], &[]), warpsmith_spec::speedups::Summary::default());
+    assert_eq!(summary(&[result("tiny", 96, None)], &[]).geomean, None);
+}

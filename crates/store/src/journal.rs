@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use warpsmith_spec::record::{AcceptRecord, Environment, NotApplicable, RUN_SCHEMA, ResultRecord, RunInfo, RunRecord};
+use warpsmith_spec::speedups;
 
 const MAX_LINE_BYTES: usize = 16 << 20;
 
@@ -26,6 +27,8 @@ pub enum Event {
     Accept { criteria: Vec<AcceptRecord> },
     /// The run was ended from outside, in order.
     Interrupted,
+    /// A run that had not come to its end was taken up again by this command.
+    Resumed { command: Vec<String> },
     /// Always the last of a run that came to its end.
     RunFinished { exit_code: i32 },
 }
@@ -87,6 +90,10 @@ pub fn fold(path: &Path, events: &[Event]) -> Result<RunRecord, JournalError> {
         examples: Vec::new(),
         results: Vec::new(),
         accept: Vec::new(),
+        geomean: None,
+        best: None,
+        worst: None,
+        speedups: Vec::new(),
     };
     for event in &events[1..] {
         match event {
@@ -95,8 +102,22 @@ pub fn fold(path: &Path, events: &[Event]) -> Result<RunRecord, JournalError> {
             Event::Example { result } => record.examples.push((**result).clone()),
             Event::Result { result } => record.results.push((**result).clone()),
             Event::Accept { criteria } => record.accept.clone_from(criteria),
-            Event::RunStarted { .. } | Event::Interrupted | Event::RunFinished { .. } => {}
+            Event::RunStarted { .. } | Event::Resumed { .. } | Event::Interrupted | Event::RunFinished { .. } => {}
         }
     }
+    let order: Vec<String> = first_baselines(&record);
+    let summary = speedups::summary(&record.results, &order);
+    (record.geomean, record.best, record.worst) = (summary.geomean, summary.best, summary.worst);
+    record.speedups = summary.speedups;
     Ok(record)
+}
+
+/// The order in which a run speaks of its baselines: as its first measured result has them, peers first.
+fn first_baselines(record: &RunRecord) -> Vec<String> {
+    let measured = record.results.iter().find_map(|r| r.measurement.as_ref());
+    let names: Vec<String> = measured.map(|m| m.baselines.keys().cloned().collect()).unwrap_or_default();
+    let (peers, own): (Vec<String>, Vec<String>) = names.into_iter().partition(|n| n.contains(':'));
+    // PyTorch's own choice is what people use.
+    let (usual, others): (Vec<String>, Vec<String>) = peers.into_iter().partition(|n| n == "sdpa:auto");
+    usual.into_iter().chain(others).chain(own).collect()
 }
