@@ -7,8 +7,10 @@
 
 mod atomic;
 mod journal;
+mod log;
 mod run_dir;
 
 pub use atomic::write_atomic;
 pub use journal::{Event, JournalError, fold, read_journal};
+pub use log::{Log, LogError};
 pub use run_dir::{RunDir, RunDirError, stamp_now, timestamp_now};

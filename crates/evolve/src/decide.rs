@@ -1,0 +1,142 @@
+//! What a loop does next: a pure function of its state.
+
+use crate::event::{Effect, Refusal};
+use crate::proposer::{levers, replay};
+use crate::request::ProposerKind;
+use crate::score::Score;
+use crate::solution::{Operator, Solution};
+use crate::state::State;
+
+/// Turns in a row without a solution after which a proposer outside is given up.
+pub const MAX_REFUSALS: usize = 20;
+
+/// The next thing to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Have these judged; none depends on another.
+    Evaluate(Vec<u64>),
+    /// Take this proposal of the loop's own in.
+    Propose(Box<Solution>),
+    /// Note that a proposal of the loop's own is none.
+    Refuse(Refusal),
+    /// Ask a model or an agent: from these parents, or to mend this failed solution.
+    Ask { parents: Vec<u64>, fixes: Option<u64> },
+    /// Measure the winner once more: its figure is that of this measurement.
+    Remeasure(u64),
+    /// Nothing more is to be done.
+    Finish(String),
+    /// The loop had finished.
+    Done,
+}
+
+/// What comes next.
+pub fn decide(state: &State) -> Action {
+    if state.finished.is_some() {
+        return Action::Done;
+    }
+    let pending = state.pending();
+    let request = &state.request;
+    // The start is judged alone: nobody proposes before its figure is known.
+    if !pending.is_empty() && !state.judged.contains_key(&0) {
+        return Action::Evaluate(vec![0]);
+    }
+    // A batch that a kill parted is judged to its end first: whoever goes on proposes from the same state then.
+    if let Some(Effect::Evaluate { ids }) = &state.open {
+        let rest: Vec<u64> = ids.iter().copied().filter(|id| pending.contains(id)).collect();
+        if !rest.is_empty() {
+            return Action::Evaluate(rest);
+        }
+    }
+    let left = request.budget.evaluations.saturating_sub(state.account.evaluations);
+    let room = (request.batch.max(1) as u64).min(left) as usize;
+    if let Some(reached) = request.budget.reached(&state.account) {
+        return finish(state, format!("the budget of {reached} is spent"));
+    }
+    if pending.len() >= room {
+        return Action::Evaluate(pending[..room].to_vec());
+    }
+    let proposal = match &request.proposer {
+        ProposerKind::Levers => levers::next(state),
+        ProposerKind::Replay { lines } => replay::next(state, lines),
+        ProposerKind::Agent { .. } | ProposerKind::Llm { .. } => external(state),
+    };
+    match proposal {
+        Some(action) => action,
+        // What was proposed before the proposer ran dry is still judged.
+        None if !pending.is_empty() => Action::Evaluate(pending),
+        None => finish(state, exhausted(&request.proposer)),
+    }
+}
+
+fn exhausted(proposer: &ProposerKind) -> String {
+    match proposer {
+        ProposerKind::Levers => "every setting of the levers was tried".into(),
+        ProposerKind::Replay { .. } => "the replay's lines are at their end".into(),
+        ProposerKind::Agent { .. } | ProposerKind::Llm { .. } => {
+            format!("{MAX_REFUSALS} turns in a row brought no new candidate")
+        }
+    }
+}
+
+/// From whom an outside proposer is asked to go on: a failed solution that has fixer turns left, else the best, or by variant.
+fn external(state: &State) -> Option<Action> {
+    if state.turns.saturating_sub(state.last_proposal_turn) >= MAX_REFUSALS as u64 {
+        return None;
+    }
+    if let Some(failed) = to_fix(state) {
+        return Some(Action::Ask { parents: vec![failed], fixes: Some(failed) });
+    }
+    Some(Action::Ask { parents: parents(state), fixes: None })
+}
+
+/// The newest failed solution whose line of fixes is not used up.
+fn to_fix(state: &State) -> Option<u64> {
+    let newest = state.solutions.last()?;
+    let judged = state.judged.get(&newest.id)?;
+    if judged.passed() || newest.id == 0 || state.fix_asked.contains(&newest.id) {
+        return None;
+    }
+    let mut tries = 0;
+    let mut at = newest;
+    while at.operator == Operator::Fix {
+        tries += 1;
+        at = state.solutions.get(*at.parents.first()? as usize)?;
+    }
+    (tries < state.request.fixes).then_some(newest.id)
+}
+
+/// One parent, or by turns two where the variant crosses and the elite has two. None where nothing is correct yet.
+fn parents(state: &State) -> Vec<u64> {
+    let members = state.archive.members();
+    if state.request.variant.has_history() && members.len() >= 2 && state.turns % 2 == 1 {
+        let second = 1 + (state.draws(1).uniform(0) * (members.len() - 1) as f64) as usize;
+        return vec![members[0].id, members[second.min(members.len() - 1)].id];
+    }
+    let best = if state.request.variant.has_history() { members.first().map(|m| m.id) } else { state.best };
+    best.or(state.best).into_iter().collect()
+}
+
+/// Times are measured once more for the winner; estimates would only repeat themselves.
+fn finish(state: &State, reason: String) -> Action {
+    match state.best {
+        Some(best) if state.remeasured.is_none() && matches!(state.score(best), Some(Score::Timed(_))) => {
+            Action::Remeasure(best)
+        }
+        _ => Action::Finish(reason),
+    }
+}
+
+/// The effect that an action has outside, if any.
+pub fn effect(action: &Action, turn: u64, prompt_sha256: Option<String>) -> Option<Effect> {
+    match action {
+        Action::Evaluate(ids) => Some(Effect::Evaluate { ids: ids.clone() }),
+        Action::Remeasure(id) => Some(Effect::Remeasure { id: *id }),
+        Action::Ask { parents, fixes } => Some(Effect::Propose {
+            turn,
+            parents: parents.clone(),
+            fixes: *fixes,
+            prompt_sha256: prompt_sha256.unwrap_or_default(),
+        }),
+        _ => None,
+    }
+}

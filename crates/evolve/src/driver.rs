@@ -1,0 +1,224 @@
+//! Has done what [`decide`] says, and journals both the asking and the answer.
+//!
+//! Whatever happens outside goes through three traits: [`Evaluator`] (the gates), [`Asker`] (a model or an agent) and [`Journal`].
+//! Solutions of a batch are judged at once by as many workers as the evaluator has; their answers are journaled in the order of
+//! their ids, so that the number of workers changes nothing that can be read later.
+
+use crate::decide::{Action, decide, effect};
+use crate::event::{Event, Refusal};
+use crate::outcome::Judged;
+use crate::solution::Solution;
+use crate::state::{State, StateError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The gates, as the loop sees them.
+pub trait Evaluator: Sync {
+    /// Judges one solution on all shapes. An error is the environment's failure, never the solution's.
+    fn evaluate(&self, solution: &Solution) -> Result<Judged, String>;
+
+    /// Measures the winner once more.
+    fn remeasure(&self, solution: &Solution) -> Result<Judged, String> {
+        self.evaluate(solution)
+    }
+
+    /// How many solutions may be judged at once.
+    fn workers(&self) -> usize {
+        1
+    }
+}
+
+/// An answer of somebody outside.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Answer {
+    /// None where there was none; `failure` then says why.
+    pub text: Option<String>,
+    pub failure: Option<String>,
+    pub tokens: u64,
+    pub usd: f64,
+    pub seconds: f64,
+}
+
+/// What was read out of an answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    pub solutions: Vec<Solution>,
+    pub refusals: Vec<Refusal>,
+}
+
+/// A proposer outside of the loop.
+pub trait Asker {
+    /// The prompt: a pure function of state, parents and what is to be mended.
+    fn prompt(&self, state: &State, parents: &[u64], fixes: Option<u64>) -> Result<String, String>;
+
+    fn ask(&mut self, turn: u64, prompt: &str) -> Answer;
+
+    /// Reads solutions out of an answer: a pure function of both. New texts are handed to `keep`.
+    fn read(
+        &self,
+        state: &State,
+        parents: &[u64],
+        fixes: Option<u64>,
+        text: &str,
+        keep: &mut dyn FnMut(&str),
+    ) -> Result<Reading, String>;
+}
+
+/// Where events and texts go.
+pub trait Journal {
+    fn push(&mut self, event: &Event) -> Result<(), String>;
+
+    /// Keeps a text under its SHA-256, before an event names it.
+    fn keep(&mut self, text: &str) -> Result<String, String>;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error("the journal cannot be written: {0}")]
+    Journal(String),
+    #[error("{0}")]
+    Evaluator(String),
+    #[error("{0}")]
+    Asker(String),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error("no proposer was given for a loop that asks one")]
+    NoAsker,
+}
+
+/// How a driven loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Finished,
+    /// The caller asked for an end; the loop can be gone on with.
+    Cancelled,
+}
+
+/// A loop under way.
+pub struct Driver<'a> {
+    pub state: State,
+    pub journal: &'a mut dyn Journal,
+    pub evaluator: &'a dyn Evaluator,
+    pub asker: Option<&'a mut dyn Asker>,
+    /// Told of each event with the state after it.
+    pub observe: &'a mut dyn FnMut(&Event, &State),
+}
+
+impl Driver<'_> {
+    /// Runs to the end, or until `cancelled`.
+    pub fn run(&mut self, cancelled: &dyn Fn() -> bool) -> Result<Ended, DriverError> {
+        loop {
+            if cancelled() {
+                return Ok(Ended::Cancelled);
+            }
+            match decide(&self.state) {
+                Action::Done => return Ok(Ended::Finished),
+                Action::Finish(reason) => self.push(Event::Finished { reason })?,
+                Action::Propose(solution) => self.push(Event::Proposed { solution })?,
+                Action::Refuse(refusal) => self.push(Event::Refused { refusal })?,
+                Action::Evaluate(ids) => self.evaluate(&ids, cancelled)?,
+                Action::Remeasure(id) => self.remeasure(id)?,
+                Action::Ask { parents, fixes } => self.ask(parents, fixes)?,
+            }
+        }
+    }
+
+    fn push(&mut self, event: Event) -> Result<(), DriverError> {
+        let mut next = self.state.clone();
+        next.apply(&event).map_err(|why| StateError::Inconsistent { seq: 0, why })?;
+        self.journal.push(&event).map_err(DriverError::Journal)?;
+        self.state = next;
+        (self.observe)(&event, &self.state);
+        Ok(())
+    }
+
+    fn evaluate(&mut self, ids: &[u64], cancelled: &dyn Fn() -> bool) -> Result<(), DriverError> {
+        if let Some(asked) = effect(&Action::Evaluate(ids.to_vec()), 0, None) {
+            self.push(Event::Asked { asked })?;
+        }
+        let solutions: Vec<Solution> = ids.iter().map(|id| self.state.solutions[*id as usize].clone()).collect();
+        let answers = judge_all(self.evaluator, &solutions);
+        for (id, answer) in ids.iter().zip(answers) {
+            let mut judged = match answer {
+                Ok(judged) => judged,
+                // What an ending loop did not get an answer to is asked again when it is gone on with.
+                Err(_) if cancelled() => return Ok(()),
+                Err(e) => return Err(DriverError::Evaluator(e)),
+            };
+            judged.duplicate_of = self.twin(&judged);
+            self.push(Event::Evaluated { id: *id, judged: Box::new(judged) })?;
+        }
+        Ok(())
+    }
+
+    /// The earlier solution with the same code.
+    fn twin(&self, judged: &Judged) -> Option<u64> {
+        let code = judged.code_sha256.as_ref()?;
+        self.state.judged.iter().find(|(_, j)| j.code_sha256.as_ref() == Some(code)).map(|(id, _)| *id)
+    }
+
+    fn remeasure(&mut self, id: u64) -> Result<(), DriverError> {
+        if let Some(asked) = effect(&Action::Remeasure(id), 0, None) {
+            self.push(Event::Asked { asked })?;
+        }
+        let judged = self.evaluator.remeasure(&self.state.solutions[id as usize]).map_err(DriverError::Evaluator)?;
+        self.push(Event::Remeasured { id, judged: Box::new(judged) })
+    }
+
+    fn ask(&mut self, parents: Vec<u64>, fixes: Option<u64>) -> Result<(), DriverError> {
+        let asker = self.asker.as_deref().ok_or(DriverError::NoAsker)?;
+        let prompt = asker.prompt(&self.state, &parents, fixes).map_err(DriverError::Asker)?;
+        let sha = self.journal.keep(&prompt).map_err(DriverError::Journal)?;
+        let turn = self.state.turns + 1;
+        if let Some(asked) = effect(&Action::Ask { parents: parents.clone(), fixes }, turn, Some(sha)) {
+            self.push(Event::Asked { asked })?;
+        }
+        let asker = self.asker.as_deref_mut().ok_or(DriverError::NoAsker)?;
+        let answer = asker.ask(turn, &prompt);
+        let mut reading = Reading::default();
+        let mut answer_sha256 = None;
+        match &answer.text {
+            Some(text) => {
+                answer_sha256 = Some(self.journal.keep(text).map_err(DriverError::Journal)?);
+                let mut texts: Vec<String> = Vec::new();
+                reading = asker
+                    .read(&self.state, &parents, fixes, text, &mut |text| texts.push(text.to_string()))
+                    .map_err(DriverError::Asker)?;
+                for text in &texts {
+                    self.journal.keep(text).map_err(DriverError::Journal)?;
+                }
+            }
+            None => reading.refusals.push(Refusal::Empty),
+        }
+        self.push(Event::Answered {
+            turn,
+            solutions: reading.solutions,
+            refusals: reading.refusals,
+            answer_sha256,
+            tokens: answer.tokens,
+            usd: answer.usd,
+            seconds: answer.seconds,
+            failure: answer.failure,
+        })
+    }
+}
+
+/// Judges all, as many at once as the evaluator has workers; answers in the order of the solutions.
+fn judge_all(evaluator: &dyn Evaluator, solutions: &[Solution]) -> Vec<Result<Judged, String>> {
+    let next = AtomicUsize::new(0);
+    let answers: Mutex<Vec<Option<Result<Judged, String>>>> = Mutex::new(solutions.iter().map(|_| None).collect());
+    std::thread::scope(|scope| {
+        for _ in 0..evaluator.workers().clamp(1, solutions.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(solution) = solutions.get(at) else { return };
+                    let answer = evaluator.evaluate(solution);
+                    answers.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(answer);
+                }
+            });
+        }
+    });
+    let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    answers.into_iter().map(|a| a.unwrap_or_else(|| Err("an evaluation was left out".into()))).collect()
+}

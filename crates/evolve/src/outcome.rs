@@ -1,0 +1,59 @@
+//! What the gates said of a solution, as far as the search needs it.
+
+use crate::score::Score;
+use serde::{Deserialize, Serialize};
+use warpsmith_spec::record::VerdictWord;
+
+/// Findings that are kept of one evaluation.
+pub const MAX_FINDINGS: usize = 8;
+
+/// A finding in short.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Brief {
+    pub code: String,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+/// Resources of the entry that uses most, for the judged target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    pub registers: u32,
+    pub shared_bytes: u64,
+    pub spill_bytes: u64,
+}
+
+/// The evaluator's answer for one solution on all shapes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The first that is not `passed`, in the order of the workloads.
+    pub verdict: VerdictWord,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Brief>,
+    /// Of a solution that passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<Score>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    /// Of everything that executes: machine code where there is one, else PTX, with the launch plan. Equal ones are the same kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_sha256: Option<String>,
+    /// An earlier solution with the same code: it was not judged again, and is no evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_of: Option<u64>,
+    /// What the gates saw that explains the score, as short sentences: insights for prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub insights: Vec<String>,
+    /// Seconds that it took; GPU seconds are those that a device was held.
+    #[serde(default)]
+    pub seconds: f64,
+    #[serde(default)]
+    pub gpu_seconds: f64,
+}
+
+impl Judged {
+    pub fn passed(&self) -> bool {
+        self.verdict == VerdictWord::Passed
+    }
+}

@@ -1,0 +1,5 @@
+//! Who makes proposals. Those of the loop's own are pure functions of the state; those outside are asked by the driver.
+
+pub mod levers;
+pub mod replay;
+mod surrogate;

@@ -1,0 +1,275 @@
+//! Whole loops on a made-up evaluator: they end, keep what is good, and are the same however often they are killed.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use warpsmith_evolve::driver::{Driver, Ended, Evaluator, Journal};
+use warpsmith_evolve::request::{LoopRequest, ProposerKind, ReplayLine, Rules};
+use warpsmith_evolve::score::{Estimate, Score};
+use warpsmith_evolve::solution::{Levers, Operator};
+use warpsmith_evolve::{Event, Judged, Solution, Space, State, Variant};
+use warpsmith_spec::LeverValue;
+use warpsmith_spec::record::VerdictWord;
+
+/// Three levers of three values and two of two, as the ladder's level 07 has; the cost couples two of them.
+const LEVERS: [(&str, &[i64]); 5] =
+    [("M", &[64, 32, 128]), ("N", &[64, 32, 128]), ("STAGES", &[2, 3, 4]), ("SWIZZLE", &[1, 0]), ("Q", &[1, 0])];
+
+fn space() -> Space {
+    let mut settings: Vec<Levers> = vec![Levers::new()];
+    for (name, values) in LEVERS {
+        settings = settings
+            .iter()
+            .flat_map(|s| {
+                values.iter().map(|v| {
+                    let mut s = s.clone();
+                    s.insert(name.to_string(), LeverValue::Int(*v));
+                    s
+                })
+            })
+            .collect();
+    }
+    Space { settings }
+}
+
+fn cost(levers: &Levers) -> f64 {
+    let of = |name: &str| levers[name].as_int().unwrap() as f64;
+    let coupled = if of("M") == 128.0 && of("STAGES") == 4.0 { 1.4 } else { 1.0 };
+    let m = match of("M") as i64 {
+        32 => 1.6,
+        64 => 1.2,
+        _ => 1.0,
+    };
+    let n = match of("N") as i64 {
+        32 => 1.5,
+        64 => 1.0,
+        _ => 1.1,
+    };
+    let stages = 1.3 - 0.1 * of("STAGES");
+    let swizzle = if of("SWIZZLE") == 1.0 { 1.0 } else { 1.25 };
+    let q = if of("Q") == 1.0 { 1.0 } else { 1.05 };
+    1000.0 * m * n * stages * swizzle * q * coupled
+}
+
+/// Judges by [`cost`]; which levers are wrong is given. Counts what it is asked.
+#[derive(Default)]
+struct Made {
+    wrong: BTreeMap<String, VerdictWord>,
+    asked: AtomicU64,
+    workers: usize,
+}
+
+impl Evaluator for Made {
+    fn evaluate(&self, solution: &Solution) -> Result<Judged, String> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let key = solution.levers.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(",");
+        let verdict =
+            self.wrong.iter().find(|(k, _)| key.contains(k.as_str())).map_or(VerdictWord::Passed, |(_, v)| *v);
+        let score = (verdict == VerdictWord::Passed).then(|| {
+            Score::Estimate(
+                Estimate::new("made", "made/1", [("one".to_string(), cost(&solution.levers))].into()).unwrap(),
+            )
+        });
+        Ok(Judged {
+            verdict,
+            findings: vec![],
+            score,
+            resources: None,
+            // Q is said to change nothing in the code, so that there are twins.
+            code_sha256: Some(key.replace("Q=0,", "").replace("Q=1,", "")).filter(|_| self.workers == 9),
+            duplicate_of: None,
+            insights: vec![],
+            seconds: 1.0,
+            gpu_seconds: 0.0,
+        })
+    }
+
+    fn workers(&self) -> usize {
+        self.workers.max(1)
+    }
+}
+
+/// A journal in memory that fails after a number of events, as a kill does.
+struct Dies {
+    events: Vec<Event>,
+    after: usize,
+}
+
+impl Journal for Dies {
+    fn push(&mut self, event: &Event) -> Result<(), String> {
+        if self.events.len() >= self.after {
+            return Err("killed".into());
+        }
+        self.events.push(event.clone());
+        Ok(())
+    }
+
+    fn keep(&mut self, text: &str) -> Result<String, String> {
+        Ok(text.len().to_string())
+    }
+}
+
+fn request(seed: u64, evaluations: u64, variant: Variant) -> LoopRequest {
+    LoopRequest {
+        task: "made".into(),
+        shapes: vec![],
+        target: "sm_89".into(),
+        backend: "ptx_machine".into(),
+        device: "made".into(),
+        variant,
+        population: variant.population(),
+        proposer: ProposerKind::Levers,
+        rules: Rules::default(),
+        budget: evaluations.to_string().parse().unwrap(),
+        fixes: 0,
+        seed,
+        batch: 2,
+        space: space(),
+        lessons: None,
+    }
+}
+
+fn start(levers: Levers) -> Solution {
+    Solution {
+        id: 0,
+        candidate: "made".into(),
+        source_sha256: "0".into(),
+        levers,
+        parents: vec![],
+        operator: Operator::Start,
+        change: "start".into(),
+        rationale: None,
+    }
+}
+
+fn drive(events: Vec<Event>, made: &Made, after: usize) -> (Vec<Event>, Option<State>) {
+    let state = State::fold(&events).unwrap();
+    let mut journal = Dies { events, after };
+    let mut driver = Driver { state, journal: &mut journal, evaluator: made, asker: None, observe: &mut |_, _| {} };
+    let ended = driver.run(&|| false);
+    let state = driver.state.clone();
+    (journal.events, (ended.ok() == Some(Ended::Finished)).then_some(state))
+}
+
+fn whole(request: LoopRequest, from: Levers, made: &Made) -> (Vec<Event>, State) {
+    let first = Event::Started { request: Box::new(request), start: Box::new(start(from)) };
+    let (events, state) = drive(vec![first], made, usize::MAX);
+    (events, state.expect("it ends"))
+}
+
+fn worst() -> Levers {
+    space().settings.into_iter().max_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap()
+}
+
+fn optimum() -> f64 {
+    space().settings.iter().map(cost).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn a_quarter_of_the_space_is_enough_from_the_worst_corner() {
+    let quarter = space().settings.len() as u64 / 4;
+    for variant in Variant::ALL {
+        for seed in 0..20 {
+            let (_, state) = whole(request(seed, quarter, variant), worst(), &Made::default());
+            let best = state.score(state.best.unwrap()).unwrap().value();
+            assert!(best <= 1.03 * optimum(), "{variant:?}, seed {seed}: {best} of {}", optimum());
+            assert!(state.account.evaluations <= quarter);
+        }
+    }
+}
+
+#[test]
+fn every_setting_is_tried_once_when_there_is_budget_for_all() {
+    let (_, state) = whole(request(1, 1000, Variant::Free), worst(), &Made::default());
+    assert_eq!(state.solutions.len(), space().settings.len());
+    assert_eq!(state.finished.as_deref(), Some("every setting of the levers was tried"));
+    let tried: std::collections::BTreeSet<_> = state.solutions.iter().map(|s| s.levers.clone()).collect();
+    assert_eq!(tried.len(), space().settings.len());
+}
+
+#[test]
+fn killed_at_every_event_it_arrives_where_an_undisturbed_loop_does() {
+    let made = || Made { wrong: [("N=128".to_string(), VerdictWord::Faulted)].into(), ..Made::default() };
+    let (events, undisturbed) = whole(request(7, 20, Variant::Full), worst(), &made());
+    for kill in 1..events.len() {
+        let (first, ended) = drive(events[..1].to_vec(), &made(), kill);
+        assert!(ended.is_none() && first.len() == kill);
+        let (_, resumed) = drive(first, &made(), usize::MAX);
+        let resumed = resumed.unwrap();
+        assert!(resumed == undisturbed, "killed at event {kill}");
+    }
+}
+
+#[test]
+fn the_number_of_workers_changes_nothing() {
+    let one = whole(request(3, 30, Variant::Full), worst(), &Made { workers: 1, ..Made::default() }).0;
+    let eight = whole(request(3, 30, Variant::Full), worst(), &Made { workers: 8, ..Made::default() }).0;
+    assert!(one == eight);
+}
+
+#[test]
+fn only_what_passed_is_kept() {
+    let wrong: BTreeMap<String, VerdictWord> = [
+        ("N=64".to_string(), VerdictWord::Incorrect),
+        ("M=128".to_string(), VerdictWord::Rejected),
+        ("STAGES=4".to_string(), VerdictWord::TimedOut),
+    ]
+    .into();
+    let (_, state) = whole(request(5, 60, Variant::Full), worst(), &Made { wrong, ..Made::default() });
+    assert!(!state.archive.members().is_empty());
+    for member in state.archive.members() {
+        assert_eq!(state.judged[&member.id].verdict, VerdictWord::Passed);
+    }
+    assert!(state.judged[&state.best.unwrap()].passed());
+    let counted = warpsmith_evolve::record(&state, run(), environment()).verdicts;
+    assert!(counted["incorrect"] > 0 && counted.values().sum::<u64>() == state.account.evaluations, "{counted:?}");
+}
+
+#[test]
+fn the_same_code_under_other_levers_is_no_evaluation() {
+    let (_, state) = whole(request(2, 1000, Variant::Free), worst(), &Made { workers: 9, ..Made::default() });
+    assert_eq!(state.solutions.len(), 108);
+    assert_eq!(state.account.evaluations, 54);
+    assert_eq!(state.judged.values().filter(|j| j.duplicate_of.is_some()).count(), 54);
+}
+
+#[test]
+fn a_loop_where_nothing_passes_ends_with_an_empty_archive() {
+    let wrong = [("M=".to_string(), VerdictWord::CompileFailed)].into();
+    let (_, state) = whole(request(4, 10, Variant::Insight), worst(), &Made { wrong, ..Made::default() });
+    assert!(state.best.is_none() && state.archive.members().is_empty());
+    assert_eq!(state.account.evaluations, 10);
+    let record = warpsmith_evolve::record(&state, run(), environment());
+    assert!(record.best.is_none() && record.start.is_some_and(|s| s.estimate.is_none()));
+}
+
+#[test]
+fn a_replay_judges_its_lines_in_order_and_refuses_repeats() {
+    let all = space().settings;
+    let line = |i: usize| ReplayLine { candidate: "made".into(), source_sha256: "0".into(), levers: all[i].clone() };
+    let mut request = request(0, 100, Variant::Free);
+    request.proposer = ProposerKind::Replay { lines: vec![line(3), line(4), line(3), line(50)] };
+    let (_, state) = whole(request, all[0].clone(), &Made::default());
+    assert_eq!(state.solutions.iter().map(|s| &s.levers).collect::<Vec<_>>(), [&all[0], &all[3], &all[4], &all[50]]);
+    assert_eq!((state.refusals.len(), state.account.evaluations), (1, 4));
+}
+
+#[test]
+fn the_record_gives_start_best_and_gain() {
+    let (_, state) = whole(request(7, 27, Variant::Free), worst(), &Made::default());
+    let record = warpsmith_evolve::record(&state, run(), environment());
+    let (start, best) = (record.start.unwrap(), record.best.unwrap());
+    assert!(
+        (best.gain.unwrap() - start.estimate.as_ref().unwrap().value / best.estimate.as_ref().unwrap().value).abs()
+            < 1e-9
+    );
+    assert_eq!(best.estimate.unwrap().unit, "model_cycles");
+    assert_eq!(best.time_us, None);
+}
+
+fn run() -> warpsmith_spec::record::RunInfo {
+    serde_json::from_value(serde_json::json!({"name": "x", "command": [], "started": "", "warpsmith": "0"})).unwrap()
+}
+
+fn environment() -> warpsmith_spec::record::Environment {
+    serde_json::from_value(serde_json::json!({"os": "linux", "arch": "x", "cpus": 1})).unwrap()
+}
