@@ -1,10 +1,17 @@
 """FP8 (e4m3) attention for PyTorch on Hopper.
 
-    from warpsmith.attention import sdpa_fp8
-    out = sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal=True)
+    from warpsmith.attention import sdpa_fp8, quantize_fp8
+    (q8, qs), (k8, ks), (v8, vs) = (quantize_fp8(x) for x in (q, k, v))      # (B, H, S, D), D 64, 128 or 256
+    out = sdpa_fp8(q8, k8, v8, qs, ks, vs, causal=True)
 
-q (B, Hq, Sq, D), k and v (B, Hkv, Sk, D) are float8_e4m3fn with a contiguous last dimension, D 64, 128 or 256; scales are f32, x = code * scale.
+`sdpa` has the signature of torch's scaled_dot_product_attention and quantises inside; `pack_kv` and `sdpa_fp8_packed` keep quantised keys and
+values; `sdpa_fp8_varlen` takes sequences one behind another, `decode_fp8` caches, paged or not. All run on the current stream, can be captured
+in CUDA graphs, and are `torch.ops.warpsmith.*` inside of torch.compile.
 """
-from ._call import quantize_fp8, sdpa_fp8
+from ._call import sdpa_fp8
+from ._dropin import sdpa
+from ._pack import PackedKV, pack_kv, quantize_fp8, sdpa_fp8_packed
+from ._ragged import decode_fp8, sdpa_fp8_varlen
+from . import _ops   # registers torch.ops.warpsmith
 
-__all__ = ["sdpa_fp8", "quantize_fp8"]
+__all__ = ["sdpa_fp8", "quantize_fp8", "pack_kv", "PackedKV", "sdpa_fp8_packed", "sdpa_fp8_varlen", "decode_fp8", "sdpa"]

@@ -2,6 +2,7 @@
 
 The only module here that calls foreign functions. Errors are `CudaError` with the driver's own name of them.
 """
+import contextlib
 import ctypes
 import glob
 import os
@@ -31,6 +32,28 @@ def check(code, what):
         text = c_char_p()
         cuda().cuGetErrorName(code, byref(text))
         raise CudaError(f"{what}: {text.value.decode() if text.value else code}")
+
+
+@contextlib.contextmanager
+def relaxed_capture():
+    """Lets this thread make calls that a graph's capture forbids elsewhere: loading code disturbs no stream."""
+    mode = c_int(2)   # CU_STREAM_CAPTURE_MODE_RELAXED
+    check(cuda().cuThreadExchangeStreamCaptureMode(byref(mode)), "cuThreadExchangeStreamCaptureMode")
+    try:
+        yield
+    finally:
+        cuda().cuThreadExchangeStreamCaptureMode(byref(mode))
+
+
+def bind_context(device):
+    """Makes the device's primary context this thread's, if the thread has none: PyTorch binds it late in threads of one's own."""
+    current = c_void_p()
+    check(cuda().cuCtxGetCurrent(byref(current)), "cuCtxGetCurrent")
+    if not current.value:
+        handle, context = c_int(), c_void_p()
+        check(cuda().cuDeviceGet(byref(handle), c_int(device)), "cuDeviceGet")
+        check(cuda().cuDevicePrimaryCtxRetain(byref(context), handle), "cuDevicePrimaryCtxRetain")
+        check(cuda().cuCtxSetCurrent(context), "cuCtxSetCurrent")
 
 
 class _Attribute(ctypes.Structure):

@@ -39,6 +39,7 @@ class Choice:
     section: int = 1
     partial_floats: int = 0
     units: int = 0
+    splits: int = 1
 
     @property
     def name(self):
@@ -156,15 +157,31 @@ def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, 
                   row_tiles=row_tiles, section=section, partial_floats=trace and ctas * wgs * 8)
 
 
-def choose(s):
+def choose(s, sms=SMS):
     """The kernel that we would run."""
     rows = s.group * s.Sq
-    tiny = choose_tiny(s)
+    tiny = choose_tiny(s, sms=sms)
     ctas = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] if tiny else 0
-    if tiny and ctas <= (SMS if rows <= 16 else 4 * SMS):
+    if tiny and ctas <= (sms if rows <= 16 else 4 * sms):
         return tiny
     if rows <= 16:
-        return choose_decode(s)
+        return choose_decode(s, sms=sms)
     if rows <= 64 and s.Sk > 1024:
-        return choose_stream(s)
-    return choose_forward(s) if s.plain else choose_split(s)
+        return choose_stream(s, sms=sms)
+    return choose_forward(s, sms=sms) if s.plain else choose_split(s)
+
+
+RAGGED = {64: (64, 4, 2), 128: (64, 4, 2), 256: (64, 2, 1)}   # keys of a tile, warpgroups, stages
+
+
+def choose_ragged(s, sms=SMS):
+    """Sequences whose lengths only the device knows: Sq and Sk of `s` are the most that one may have."""
+    keys, wgs, stages = RAGGED[s.D]
+    row_tiles = ceil_div(s.group * s.Sq, 64)
+    ctas = row_tiles * s.Hkv * s.B
+    splits = max(1, min(sms // ctas if ctas < sms else 1, ceil_div(s.Sk, 2 * keys * wgs), 64))
+    defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_GROUPED=1)
+    shared = max(wgs * _group_bytes(s.D, keys, stages), wgs * 512 + wgs * s.D * 256) + 16
+    units = ctas if splits > 1 else 0
+    return Choice("ragged", tuple(defines.items()), (row_tiles, s.Hkv * splits, s.B), wgs * 128, shared, units=units, splits=splits,
+                  partial_floats=units * splits * 64 * (s.D + 2))

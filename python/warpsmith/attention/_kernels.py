@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import _driver
 
-ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward"}
+ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward", "ragged": "attention_ragged"}
 _lock = threading.Lock()
 _loaded = {}
 
@@ -43,13 +43,15 @@ def cubin(choice):
     return path.read_bytes()
 
 
-def kernel(choice, device):
-    """The loaded kernel of an instance on a device (whose context is current)."""
-    key = (choice.name, choice.shared_bytes, device)
+def kernel(choice, device, entry=None):
+    """The loaded kernel of an instance on a device (whose context is current). `entry` names one of several in its file."""
+    entry = entry or ENTRIES[choice.file]
+    key = (choice.name, entry, choice.shared_bytes, device)
     found = _loaded.get(key)
     if found is None:
         with _lock:
             found = _loaded.get(key)
             if found is None:
-                found = _loaded[key] = _driver.Kernel(cubin(choice), ENTRIES[choice.file], choice.shared_bytes)
+                with _driver.relaxed_capture():   # a first call inside of a graph's capture loads its code too
+                    found = _loaded[key] = _driver.Kernel(cubin(choice), entry, choice.shared_bytes)
     return found

@@ -1,4 +1,4 @@
-"""The host's mirror of kernels/attention/hopper/params.cuh."""
+"""The host's mirrors of the structs that kernels take: params.cuh, ragged.cu and quantise.cu in kernels/attention/hopper."""
 import ctypes
 from ctypes import c_float, c_int32, c_int64, c_uint64
 
@@ -11,6 +11,24 @@ class Params(ctypes.Structure):
                 + [(n, c_int32) for n in ("B", "Hq", "Hkv", "Sq", "Sk", "group", "out_kind")]
                 + [("out_inverse_scale", c_float), ("softmax_scale_log2", c_float)]
                 + [(n, c_int32) for n in ("tiles_per_unit", "tiles_per_worker", "total_tiles", "row_tiles", "section")])
+
+
+class Ragged(ctypes.Structure):
+    """What ragged.cu is told beside Params: its own struct, field for field."""
+    _fields_ = ([(n, c_uint64) for n in ("cu_q", "cu_k", "used", "pages")] + [("pages_b", c_int64)]
+                + [(f"{t}_{d}", c_int64) for t in "ol" for d in "bhs"]
+                + [(n, c_int32) for n in ("total_q", "total_k", "page_size", "page_count", "splits")])
+
+
+class Quantise(ctypes.Structure):
+    """One tensor's part in a launch of quantise.cu."""
+    _fields_ = ([(n, c_uint64) for n in ("x", "shift", "codes", "scale", "amax")] + [(f"{t}_{d}", c_int64) for t in "xc" for d in "bhs"]
+                + [(n, c_int32) for n in ("H", "heads", "S", "D", "kind", "per")])
+
+
+class Quantises(ctypes.Structure):
+    """Up to three tensors that are quantised together."""
+    _fields_ = [("of", Quantise * 3)]
 
 
 class TensorMap(ctypes.Structure):

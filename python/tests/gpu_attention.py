@@ -1,0 +1,415 @@
+"""What only a GPU can say: every function against f64, over random shapes, strides, layouts, masks, scales and distributions.
+
+    PYTHONPATH=python python3 python/tests/gpu_attention.py [--cases N] [--seed N] [--seconds N] [--only NAME]
+
+Needs torch and a Hopper GPU. Prints each failure with the case that makes it again, then counts; exit code 1 if any failed.
+"""
+import argparse
+import math
+import random
+import statistics
+import sys
+import threading
+import time
+import traceback
+
+import torch
+import torch.nn.functional as F
+
+from warpsmith import attention as w
+
+E4, dev = torch.float8_e4m3fn, "cuda"
+
+
+def draw(shape, dist, g):
+    x = torch.randn(shape, device=dev, generator=g)
+    if dist == "outliers":
+        x += torch.where(torch.rand(shape, device=dev, generator=g) < 1e-3, 50 * torch.randn(shape, device=dev, generator=g), torch.zeros((), device=dev))
+    elif dist == "shifted":
+        x += 3 * torch.randn(shape[0], shape[1], 1, shape[3], device=dev, generator=g)
+    return x
+
+
+def layout(x, how):
+    """The same values with other strides."""
+    b = x.view(torch.uint8)
+    B, H, S, D = b.shape
+    if how == "bshd":
+        b = b.transpose(1, 2).contiguous().transpose(1, 2)
+    elif how == "sliced":
+        wide = torch.zeros(B, H + 1, S + 3, 2 * D, dtype=torch.uint8, device=dev)
+        wide[:, 1:, 2:S + 2, D:] = b
+        b = wide[:, 1:, 2:S + 2, D:]
+    elif how == "odd":   # an address and strides that are no multiples of 16
+        wide = torch.zeros(B * H * S * (D + 1) + 1, dtype=torch.uint8, device=dev)
+        y = wide.as_strided((B, H, S, D), (H * S * (D + 1), S * (D + 1), D + 1, 1), 1)
+        y.copy_(b)
+        b = y
+    return b.view(E4)
+
+
+def wide_scale(s, S):
+    return s[..., None, None].expand(1, 1, 1, 1) if s.dim() == 0 else s[:, :, None, None] if s.dim() == 2 else s.repeat_interleave(128, 2)[:, :, :S, None]
+
+
+def oracle(q, k, v, causal, scale):
+    """f64 (B, H, S, D) and lse, bottom-right."""
+    g = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(g, 1), v.repeat_interleave(g, 1)
+    s = q @ k.transpose(2, 3) * scale
+    if causal:
+        i, j = torch.arange(q.shape[2], device=dev)[:, None], torch.arange(k.shape[2], device=dev)
+        s = s.masked_fill(j > i + k.shape[2] - q.shape[2], -math.inf)
+    lse = torch.logsumexp(s, -1)
+    return torch.nan_to_num(torch.softmax(s, -1)) @ v, lse
+
+
+def judge(out, lse, want, want_lse, out_scale=None, limit=0.075):
+    """None, or what is wrong."""
+    o = out.double() * (out_scale or 1.0)
+    if not torch.isfinite(o).all():
+        return "not finite"
+    blind = torch.isinf(want_lse)
+    if (o[blind] != 0).any():
+        return "a row that sees no key is not 0"
+    rel = float((o - want).norm() / want.norm().clamp_min(1e-30))
+    if not rel < limit + (0.03 if out.dtype == E4 else 0):
+        return f"relF {rel:.4f}"
+    if lse is not None:
+        if (torch.isinf(lse) != blind).any():
+            return "lse: infinite elsewhere"
+        d = float((lse.double() - want_lse)[~blind].abs().max()) if (~blind).any() else 0.0
+        if d > 0.02:
+            return f"lse off by {d:.4f}"
+    return None
+
+
+def quantised(x, kind):
+    codes, s = w.quantize_fp8(x, kind)
+    return codes, s, codes.double() * wide_scale(s, x.shape[2]).double()
+
+
+def dense_case(r, g):
+    D = r.choice((64, 128, 256))
+    Hkv, group, B = r.choice((1, 2, 3)), r.choice((1, 1, 2, 4, 5)), r.choice((1, 2, 3))
+    Sq, Sk = r.choice(((r.randint(1, 20), r.randint(1, 3000)), (r.randint(1, 700),) * 2, (r.randint(1, 900), r.randint(1, 900)), (r.randint(1, 300), r.randint(1000, 3000))))
+    causal, dist = r.random() < 0.5, r.choice(("normal", "outliers", "shifted"))
+    kinds = [r.choice(("tensor", "head", "head", "block")) for _ in range(3)]
+    hows = [r.choice(("plain", "bshd", "sliced", "odd")) for _ in range(3)]
+    dtype = r.choice((torch.bfloat16, torch.float16, E4)) if D == 64 else torch.bfloat16   # each is an instance of its own
+    scale, out_scale, lse = r.choice((None, 0.05)), 0.02 if dtype == E4 else None, r.random() < 0.5
+    (q8, qs, q), (k8, ks, k), (v8, vs, v) = (quantised(draw(s, dist, g), kind) for s, kind in zip(((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D)), kinds))
+    got = w.sdpa_fp8(*(layout(x, how) for x, how in zip((q8, k8, v8), hows)), qs, ks, vs, causal=causal, softmax_scale=scale, out_dtype=dtype, out_scale=out_scale, return_lse=lse)
+    out, l = got if lse else (got, None)
+    return judge(out, l, *oracle(q, k, v, causal, scale or D ** -0.5), out_scale), (B, Hkv, group, Sq, Sk, D, causal, dist, kinds, hows, dtype, lse)
+
+
+def varlen_case(r, g):
+    D, Hkv, group, B = r.choice((64, 128, 256)), r.choice((1, 2)), r.choice((1, 3, 4)), r.randint(1, 5)
+    nq, nk = [r.choice((0, 1, r.randint(1, 300))) for _ in range(B)], [r.choice((0, r.randint(1, 400), r.randint(1, 1500))) for _ in range(B)]
+    causal, dtype = r.random() < 0.5, r.choice((torch.bfloat16, torch.float16)) if D == 64 else torch.bfloat16
+    kind = r.choice(("tensor", "head", "block"))
+    cu = lambda n: torch.tensor([0] + [sum(n[:i + 1]) for i in range(len(n))], dtype=torch.int32, device=dev)
+    mq, mk = max(nq), max(nk)
+    parts = [[quantised(draw((1, h, max(n, 1), D), "normal", g), "head" if kind == "tensor" else kind) for n in ns] for h, ns in ((Hkv * group, nq), (Hkv, nk), (Hkv, nk))]
+    def joined(ps, ns):
+        rows = [p[0][0, :, :n].view(torch.uint8).transpose(0, 1) for p, n in zip(ps, ns)]
+        return torch.cat(rows).contiguous().view(E4)
+    def scales(ps, ns, most, H):
+        if kind != "block":
+            return torch.cat([p[1] for p in ps])
+        s = torch.ones(B, H, -(-most // 128), device=dev)
+        for i, p in enumerate(ps):
+            m = min(s.shape[2], p[1].shape[2])
+            s[i, :, :m] = p[1][0, :, :m]
+        return s
+    q8, k8, v8 = (joined(p, n) for p, n in zip(parts, (nq, nk, nk)))
+    qs, ks, vs = (scales(p, n, m, h) for p, n, m, h in zip(parts, (nq, nk, nk), (mq, mk, mk), (Hkv * group, Hkv, Hkv)))
+    out, lse = w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq), cu(nk), mq, mk, causal=causal, out_dtype=dtype, return_lse=True)
+    why, at = None, 0
+    for i in range(B):
+        if nq[i]:
+            o, l = out[at:at + nq[i]].transpose(0, 1)[None], lse[:, at:at + nq[i]][None]
+            if nk[i]:
+                want = oracle(parts[0][i][2][:, :, :nq[i]], parts[1][i][2][:, :, :nk[i]], parts[2][i][2][:, :, :nk[i]], causal, D ** -0.5)
+                why = why or judge(o, l, *want)
+            elif (o != 0).any() or not torch.isinf(l).all():
+                why = why or "a sequence without keys is not 0"
+        at += nq[i]
+    return why, (nq, nk, Hkv, group, D, causal, dtype, kind)
+
+
+def decode_case(r, g):
+    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5))
+    page = r.choice((None, 16, 64, 48))
+    most = r.choice((200, 1000, 5000))
+    used = [r.choice((0, r.randint(1, most), most)) for _ in range(B)]
+    causal, kind = r.random() < 0.5, r.choice(("head", "block"))
+    per_seq = -(-most // (page or most))
+    Sk = per_seq * (page or most)
+    q8, qs, q = quantised(draw((B, Hkv * group, Sq, D), "normal", g), "head")
+    (k8, ks, k), (v8, vs, v) = (quantised(draw((B, Hkv, Sk, D), "normal", g), kind) for _ in range(2))
+    kc, vc = (x.view(torch.uint8).transpose(1, 2).contiguous() for x in (k8, v8))
+    table = None
+    if page:
+        pages = B * per_seq + 3
+        order = torch.randperm(pages, device=dev, generator=g)[:B * per_seq]
+        table = order.view(B, per_seq).to(torch.int32)
+        pools = []
+        for x in (kc, vc):
+            pool = torch.full((pages, page, Hkv, D), 0x7F, dtype=torch.uint8, device=dev)   # NaN where nothing was stored
+            pool[order] = x.view(B * per_seq, page, Hkv, D)
+            pools.append(pool)
+        kc, vc = pools
+    else:
+        for b in range(B):
+            kc[b, used[b]:] = 0x7F
+            vc[b, used[b]:] = 0x7F
+    lens = torch.tensor(used, dtype=torch.int32, device=dev)
+    out, lse = w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=True)
+    why = None
+    for b in range(B):
+        n = used[b]
+        if n:
+            why = why or judge(out[b:b + 1], lse[b:b + 1], *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, D ** -0.5))
+        elif (out[b] != 0).any() or not torch.isinf(lse[b]).all():
+            why = why or "a sequence without keys is not 0"
+    return why, (used, Sq, Sk, Hkv, group, D, page, causal, kind)
+
+
+def packed_case(r, g):
+    D, Hkv, group, B = r.choice((64, 128)), r.choice((1, 2)), r.choice((1, 4)), r.choice((1, 2))
+    Sq, Sk = r.randint(1, 400), r.randint(1, 900)
+    causal, dist, kind = r.random() < 0.5, r.choice(("normal", "shifted")), r.choice(("tensor", "head", "block"))
+    dtype, on = r.choice((torch.bfloat16, torch.float16, E4)), (r.random() < 0.7, r.random() < 0.7)
+    x = [draw(s, dist, g).to(torch.bfloat16) for s in ((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D))]
+    q8, qs, q = quantised(x[0], "head")
+    kv = w.pack_kv(x[1], x[2], scales=kind, smooth_k=on[0], center_v=on[1])
+    k, v = (c.double() * wide_scale(s, Sk).double() + (0 if m is None else m.double()[:, :, None]) for c, s, m in ((kv.k, kv.k_scale, kv.k_mean), (kv.v, kv.v_scale, kv.v_mean)))
+    out, lse = w.sdpa_fp8_packed(q8, kv, qs, causal=causal, out_dtype=dtype, out_scale=0.02 if dtype == E4 else None, return_lse=True)
+    return judge(out, lse, *oracle(q, k, v, causal, D ** -0.5), 0.02 if dtype == E4 else None), (B, Hkv, group, Sq, Sk, D, causal, dist, kind, dtype, on)
+
+
+def quantise_case(r, g):
+    shape = (r.randint(1, 3), r.randint(1, 4), r.randint(1, 700), r.choice((64, 128, 256, 72, 8)))
+    dtype, kind, how = r.choice((torch.bfloat16, torch.float16, torch.float32)), r.choice(("tensor", "head", "block")), r.choice(("plain", "bshd", "sliced"))
+    x = (draw(shape, "normal", g) * r.choice((1e-9, 1.0, 100.0))).to(dtype)
+    if how == "bshd":
+        x = x.transpose(1, 2).contiguous().transpose(1, 2)
+    elif how == "sliced":
+        x = F.pad(x, (0, 8, 0, 1))[:, :, :shape[2], :shape[3]]
+    codes, s = w.quantize_fp8(x, kind)
+    want, ws = w._pack._torch_quantise(x, None, kind)
+    why = None if torch.equal(s, ws) and torch.equal(codes.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)) else "codes or scales differ from torch's operations"
+    return why, (shape, dtype, kind, how)
+
+
+def dropin_case(r, g):
+    D, H, group = r.choice((64, 128)), 4, r.choice((1, 2))
+    Sq, Sk = r.choice(((300, 300), (100, 300), (300, 100), (1, 500)))
+    causal, dtype = r.random() < 0.5, r.choice((torch.float16, torch.bfloat16))
+    q, k, v = (draw(s, "normal", g).to(dtype) for s in ((2, H, Sq, D), (2, H // group, Sk, D), (2, H // group, Sk, D)))
+    if r.random() < 0.3 and group == 1:
+        q, k, v = q[0], k[0], v[0]
+    out = w.sdpa(q, k, v, is_causal=causal, enable_gqa=group > 1)
+    want = F.scaled_dot_product_attention(q.double() if q.dim() == 4 else q.double(), k.double(), v.double(), is_causal=causal, enable_gqa=group > 1)
+    rel = float((out.double() - want).norm() / want.norm())
+    return None if out.dtype == dtype and out.shape == want.shape and rel < 0.08 else f"{out.dtype}, relF {rel:.4f}", (D, group, Sq, Sk, causal, dtype)
+
+
+CASES = dict(dense=dense_case, varlen=varlen_case, decode=decode_case, packed=packed_case, quantise=quantise_case, dropin=dropin_case)
+
+
+def inputs(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64):
+    return [x for pair in zip(*(w.quantize_fp8(torch.randn(B, h, s, D, device=dev)) for h, s in ((Hq, Sq), (Hkv, Sk), (Hkv, Sk)))) for x in pair]
+
+
+def check_graph():
+    """Captured, replayed on new values; decoding follows the lengths of each replay; a first call may come inside of a capture."""
+    for shape in (dict(), dict(Sq=1, Sk=9000, Hq=32), dict(B=2, Sq=40, Sk=3000, Hkv=2), dict(Sq=3000, Sk=3000, D=128)):
+        t = inputs(**shape)
+        w.sdpa_fp8(*t)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = w.sdpa_fp8(*t)
+            again = w.sdpa_fp8(*t)
+        t[0].view(torch.uint8).copy_(inputs(**shape)[0].view(torch.uint8))
+        for _ in range(3):
+            graph.replay()
+        torch.cuda.synchronize()
+        want = w.sdpa_fp8(*t)
+        assert torch.equal(out, want) and torch.equal(again, want), shape
+    q, k, v, qs, ks, vs = inputs(B=2, Sq=1, Sk=4096, Hkv=2)
+    k, v = (x.view(torch.uint8).transpose(1, 2).contiguous().view(E4) for x in (k, v))
+    lens = torch.tensor([4096, 10], dtype=torch.int32, device=dev)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = w.decode_fp8(q, k, v, qs, ks, vs, lens, softmax_scale=0.1)
+    for n in ([7, 4000], [0, 1]):
+        lens.copy_(torch.tensor(n, dtype=torch.int32))
+        graph.replay()
+        assert torch.equal(out, w.decode_fp8(q, k, v, qs, ks, vs, lens, softmax_scale=0.1)), n
+
+
+def check_streams():
+    """Two streams at once, then threads of their own: the same bits every time."""
+    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2))
+    sets = [inputs(**s) for s in shapes]
+    want = [w.sdpa_fp8(*t) for t in sets]
+    torch.cuda.synchronize()
+    wrong = []
+    def work():
+        stream = torch.cuda.Stream()
+        bad = torch.zeros((), dtype=torch.int64, device=dev)
+        with torch.cuda.stream(stream):
+            for i in range(1000):
+                n = i % len(sets)
+                bad += (w.sdpa_fp8(*sets[n]) != want[n]).sum()
+        stream.synchronize()
+        if int(bad):
+            wrong.append(int(bad))
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not wrong, wrong
+
+
+def check_compile():
+    t = inputs(Sq=300, Sk=300)
+    for f in (lambda *a: w.sdpa_fp8(*a, causal=True) * 2, lambda *a: w.sdpa_fp8(*a, return_lse=True)[1] + 1,
+              lambda q, k, v, qs, ks, vs: w.sdpa_fp8_packed(q, w.pack_kv(k.to(torch.bfloat16), v.to(torch.bfloat16)), qs)):
+        assert torch.allclose(torch.compile(f, fullgraph=True, backend="aot_eager")(*t), f(*t), atol=1e-3)
+    x = [torch.randn(1, 4, 256, 64, device=dev, dtype=torch.float16) for _ in range(3)]
+    assert torch.allclose(torch.compile(lambda *a: w.sdpa(*a, is_causal=True), fullgraph=True, backend="aot_eager")(*x), w.sdpa(*x, is_causal=True), atol=1e-3)
+    torch.library.opcheck(torch.ops.warpsmith.sdpa_fp8, tuple(t), test_utils=("test_schema", "test_faketensor"))
+
+
+def check_errors():
+    """Wrong arguments raise, and the context lives."""
+    t = inputs()
+    for i, x in ((0, t[0].to(torch.bfloat16)), (1, t[1][:, :3]), (3, t[3].cpu()), (2, None), (5, t[5].double())):
+        bad = list(t)
+        bad[i] = x
+        try:
+            w.sdpa_fp8(*bad)
+            raise AssertionError(f"argument {i} was taken")
+        except (TypeError, ValueError):
+            pass
+    # Lengths, pages and offsets out of range give wrong values at worst.
+    q, k, v, qs, ks, vs = inputs(B=2, Sq=1, Sk=4096, Hkv=2)
+    k, v = (x.view(torch.uint8).transpose(1, 2).contiguous().view(E4) for x in (k, v))
+    wild = torch.tensor([1 << 30, -5], dtype=torch.int32, device=dev)
+    w.decode_fp8(q, k, v, qs, ks, vs, wild)
+    pool = k.view(torch.uint8).reshape(-1, 64, 2, 64).view(E4)
+    w.decode_fp8(q, pool, pool, qs, ks, vs, wild.abs(), page_table=torch.full((2, 64), -(1 << 30), dtype=torch.int32, device=dev))
+    flat = [x[0].transpose(0, 1) for x in inputs()[:3]]
+    w.sdpa_fp8_varlen(*flat, *(torch.ones((), device=dev),) * 3, *(torch.tensor([-4, 1 << 30], dtype=torch.int32, device=dev),) * 2, 512, 512)
+    torch.cuda.synchronize()
+    import numpy as np   # noqa: F401  an array that is on no device
+    try:
+        w.sdpa_fp8(np.zeros((1, 1, 1, 64), np.uint8), *t[1:])
+        raise AssertionError("a NumPy array was taken")
+    except (TypeError, ValueError):
+        pass
+    try:
+        import cupy
+        as_bytes = [cupy.from_dlpack(x.view(torch.uint8)) for x in t[:3]]
+        assert torch.equal(w.sdpa_fp8(*as_bytes, *(cupy.from_dlpack(x) for x in t[3:])), w.sdpa_fp8(*t))
+    except ImportError:
+        print("cupy is not installed: not checked")
+
+
+def check_eager():
+    """Host time of a call, as the scoreboard takes it."""
+    for name, t, f in (("sdpa_fp8", inputs(), w.sdpa_fp8), ("sdpa_fp8 1x32-8x1x8192x128", inputs(Hq=32, Sq=1, Sk=8192, D=128), w.sdpa_fp8),
+                       ("torch's sdpa", [torch.randn(1, 8, 512, 64, device=dev, dtype=torch.float16) for _ in range(3)], F.scaled_dot_product_attention)):
+        for _ in range(200):
+            f(*t)
+        host = []
+        for _ in range(300):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            f(*t)
+            host.append((time.perf_counter() - start) * 1e6)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(2000):
+            f(*t)
+        print(f"eager {name}: {statistics.median(host):.2f} us after a wait, {(time.perf_counter() - start) / 2000 * 1e6:.2f} us back to back", flush=True)
+
+
+CHECKS = dict(graph=check_graph, streams=check_streams, compile=check_compile, errors=check_errors, eager=check_eager)
+
+
+class _Recorded(Exception):
+    pass
+
+
+def prebuild(cases, count, seed, jobs):
+    """Compiles what the cases will ask for, all at once: each is run up to its first launch of attention."""
+    import prebuild as builder
+    wanted, real = {}, w._kernels.kernel
+    def record(choice, device, entry=None):
+        if choice.file == "quantise":
+            return real(choice, device, entry)
+        wanted[choice.file, choice.defines] = None
+        raise _Recorded
+    w._kernels.kernel = record
+    try:
+        for f in cases:
+            for n in range(count):
+                try:
+                    f(random.Random(seed * 100000 + n), torch.Generator(dev).manual_seed(seed * 100000 + n))
+                except _Recorded:
+                    pass
+                except Exception:   # the real run reports it
+                    pass
+    finally:
+        w._kernels.kernel = real
+    start = time.time()
+    size = builder.compile_all(list(wanted), jobs)
+    print(f"{len(wanted)} instances, {size >> 10} KiB, {time.time() - start:.1f} s", flush=True)
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--cases", type=int, default=60)
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--seconds", type=float, default=30, help="for each kind of case")
+    ap.add_argument("--only", default="")
+    ap.add_argument("--jobs", type=int, default=8, help="compilers at a time")
+    a = ap.parse_args()
+    failed = 0
+    prebuild([f for n, f in CASES.items() if not a.only or n in a.only.split(",")], a.cases, a.seed, a.jobs)
+    for name, f in CASES.items():
+        if a.only and name not in a.only.split(","):
+            continue
+        start, n, bad = time.time(), 0, 0
+        while n < a.cases and time.time() - start < a.seconds and bad < 8:
+            seed = a.seed * 100000 + n
+            n += 1
+            try:
+                why, case = f(random.Random(seed), torch.Generator(dev).manual_seed(seed))
+                torch.cuda.synchronize()
+            except Exception as e:
+                why, case = f"{type(e).__name__}: {e}", traceback.format_exc(limit=-3)
+            if why:
+                bad += 1
+                print(f"FAILED {name} seed {seed}: {why}: {case}", flush=True)
+        failed += bad
+        print(f"{name}: {n - bad} of {n} right, {time.time() - start:.1f} s", flush=True)
+    for name, f in CHECKS.items():
+        if a.only and name not in a.only.split(","):
+            continue
+        start = time.time()
+        try:
+            f()
+            print(f"{name}: right, {time.time() - start:.1f} s", flush=True)
+        except Exception:
+            failed += 1
+            print(f"FAILED {name}:", traceback.format_exc(limit=-4), flush=True)
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""sdpa: torch.nn.functional.scaled_dot_product_attention's signature and meaning, in FP8 where that is possible.
+
+What these kernels do not do (a mask, dropout, gradients, other head dimensions, dtypes or devices) goes to torch's own, with one warning
+for each reason, so that a model runs unchanged.
+"""
+import warnings
+
+import torch
+from torch.compiler import is_compiling
+
+from . import _arguments, _call, _pack
+
+_warned = set()
+
+
+def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """torch.nn.functional.scaled_dot_product_attention of f16 or bf16 tensors, by way of e4m3 with a scale for each head.
+
+    The signature and meaning are torch's: is_causal is aligned top-left, enable_gqa lets query heads share key heads. The result has q's
+    dtype. For a mask, dropout or a tensor that requires a gradient, and where the kernels do not fit, it calls torch's own, with one warning.
+    """
+    why = _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa)
+    if why:
+        if why not in _warned and not is_compiling():
+            _warned.add(why)
+            warnings.warn(f"warpsmith.attention.sdpa calls torch's own for {why}", stacklevel=2)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
+                                                                enable_gqa=enable_gqa)
+    if q.dim() == 3:
+        return sdpa(q[None], k[None], v[None], None, 0.0, is_causal, scale, enable_gqa)[0]
+    Sq, Sk = q.shape[2], k.shape[2]
+    if is_causal and Sq < Sk:
+        k, v = k[:, :, :Sq], v[:, :, :Sq]   # aligned top-left, no query sees the keys behind
+    if is_compiling():
+        (q8, qs), (k8, ks), (v8, vs) = (_pack.quantize_fp8(x) for x in (q, k, v))
+    else:
+        (q8, qs), (k8, ks), (v8, vs) = _pack.quantise([(q, None), (k, None), (v, None)], "head")
+    call = lambda x, causal: _call.sdpa_fp8(x, k8, v8, qs, ks, vs, causal=causal, softmax_scale=scale, out_dtype=q.dtype)
+    if is_causal and Sq > Sk:
+        return torch.cat([call(q8[:, :, :Sk], True), call(q8[:, :, Sk:], False)], 2)   # later queries see all keys
+    return call(q8, bool(is_causal))
+
+
+def _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa):
+    """Why FP8 attention cannot stand in, or nothing."""
+    if not all(isinstance(x, torch.Tensor) for x in (q, k, v)):
+        return "arguments that are no tensors"
+    if attn_mask is not None:
+        return "a mask"
+    if dropout_p:
+        return "dropout"
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return "tensors that require a gradient"
+    if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != q.dtype or v.dtype != q.dtype:
+        return f"{q.dtype} tensors"
+    if not q.is_cuda or k.device != q.device or v.device != q.device:
+        return f"tensors on {q.device}"
+    if q.dim() not in (3, 4) or k.dim() != q.dim() or k.shape != v.shape or k.shape[:-3] != q.shape[:-3] or q.shape[-1] != k.shape[-1]:
+        return "shapes that are broadcast"
+    if q.shape[-1] not in _arguments.HEAD_DIMS:
+        return f"head dimension {q.shape[-1]}"
+    if q.dim() == 4 and k.shape[1] != q.shape[1] and not (enable_gqa and k.shape[1] and q.shape[1] % k.shape[1] == 0):
+        return "numbers of heads that do not fit"
+    if q.dim() == 3 and k.shape[0] != q.shape[0]:
+        return "numbers of heads that do not fit"
+    if scale is not None and not (isinstance(scale, (int, float)) and scale > 0):
+        return "a scale that is not positive"
+    if q.numel() == 0 or k.numel() == 0:
+        return "empty tensors"
+    if torch.cuda.get_device_capability(q.device) != (9, 0):
+        return "a device that is not Hopper"
+    return None

@@ -1,0 +1,188 @@
+"""quantize_fp8 and pack_kv: f16, bf16 or f32 to e4m3 codes and scales; sdpa_fp8_packed: attention with what pack_kv made.
+
+On Hopper one kernel (quantise.cu) does it for up to three tensors at a time; elsewhere, and for layouts that it does not take, torch's own
+operations do, and give the same codes.
+"""
+import math
+from typing import NamedTuple, Optional
+
+import torch
+from torch.compiler import is_compiling
+
+from . import _arguments, _call, _driver, _heuristic, _kernels, _plan
+from ._arguments import E4M3
+from ._params import Quantises
+
+_KINDS = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
+_PER = {"tensor": 0, "head": 1, "block": 2}
+_QUANTISE = _heuristic.Choice("quantise", (), (), 256, 0)
+
+
+class PackedKV(NamedTuple):
+    """Keys and values ready for sdpa_fp8_packed: codes (B, Hkv, Sk, D), scales, and what was taken out of them: f32 (B, Hkv, D), or None."""
+    k: torch.Tensor
+    v: torch.Tensor
+    k_scale: torch.Tensor
+    v_scale: torch.Tensor
+    k_mean: Optional[torch.Tensor] = None
+    v_mean: Optional[torch.Tensor] = None
+
+
+def quantize_fp8(x, scales="head"):
+    """x (B, H, S, D), f16, bf16 or f32, to e4m3 codes of its shape and their f32 scales: "tensor" (), "head" (B, H) or "block" (B, H, ceil(S / 128)).
+
+    x is about code * scale; a scale is the largest magnitude / 448, and 1 where that is at most 1e-6. Returns (codes, scale).
+    """
+    if is_compiling():
+        return torch.ops.warpsmith.quantize_fp8(x, scales, None)
+    return quantise([(check_wide("x", x), None)], per(scales))[0]
+
+
+def per(scales):
+    """A layout of scales, by name."""
+    if not isinstance(scales, str):
+        raise TypeError(f"scales must be a str, not {type(scales).__name__}")
+    if scales not in _PER:
+        raise ValueError(f"scales must be tensor, head or block, not {scales!r}")
+    return scales
+
+
+def check_wide(name, x):
+    """x as (B, H, S, D) of f16, bf16 or f32."""
+    x = _arguments.as_tensor(name, x, None)
+    if x.dtype not in _KINDS:
+        raise TypeError(f"{name} must be float16, bfloat16 or float32, not {x.dtype}")
+    if x.dim() != 4:
+        raise ValueError(f"{name} must be (B, H, S, D), not {tuple(x.shape)}")
+    return x
+
+
+def quantise(pairs, scales):
+    """(codes, scale) of each (x, shift), shift being f32 (B, H, D) or None. Together where one launch takes them all."""
+    if all(_fused(x) for x, _ in pairs) and len({x.device for x, _ in pairs}) == 1 and len(pairs) <= 3:
+        return _fused_quantise(pairs, scales)
+    return [_torch_quantise(x, shift, scales) for x, shift in pairs]
+
+
+def _fused(x):
+    p = type(x) in (torch.Tensor, torch.nn.Parameter) and x.is_cuda and x.numel() and torch.cuda.get_device_properties(x.device).major == 9
+    step = 16 // x.element_size()
+    return (p and x.shape[3] % 8 == 0 and x.shape[3] <= 256 and x.stride(3) == 1 and x.data_ptr() % 16 == 0 and x.shape[0] * x.shape[1] <= 65535
+            and not any(s % step for s in x.stride()[:3]))
+
+
+def _fused_quantise(pairs, scales):
+    device = pairs[0][0].device
+    with torch.cuda.device(device):
+        _driver.bind_context(device.index)
+        made, q = [], Quantises()
+        amax = None if scales == "block" else torch.zeros(sum(x.shape[0] * x.shape[1] for x, _ in pairs), dtype=torch.int32, device=device)
+        used = 0
+        for t, (x, shift) in zip(q.of, pairs):
+            B, H, S, D = x.shape
+            codes = torch.empty_like(x, dtype=E4M3)   # dense tensors keep their layout
+            if codes.stride(3) != 1 or any(s % 8 for s in codes.stride()[:3]):
+                codes = torch.empty(x.shape, dtype=E4M3, device=device)
+            shape = {"tensor": (), "head": (B, H), "block": (B, H, -(-S // 128))}[scales]
+            scale = torch.empty(shape, dtype=torch.float32, device=device)
+            t.x, t.codes, t.scale, t.shift = x.data_ptr(), codes.data_ptr(), scale.data_ptr(), 0 if shift is None else shift.data_ptr()
+            t.x_b, t.x_h, t.x_s = x.stride()[:3]
+            t.c_b, t.c_h, t.c_s = codes.stride()[:3]
+            t.H, t.heads, t.S, t.D, t.kind, t.per = H, B * H, S, D, _KINDS[x.dtype], _PER[scales]
+            if amax is not None:
+                t.amax = amax.data_ptr() + 4 * used
+                used += B * H
+            made.append((codes, scale))
+        grid = (max(-(-x.shape[2] // 128) for x, _ in pairs), max(x.shape[0] * x.shape[1] for x, _ in pairs), len(pairs))
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        for entry in ("attention_amax", "attention_quantise")[amax is None:]:
+            _driver.Launch(_kernels.kernel(_QUANTISE, device.index, entry), grid, 256, [q])(stream)
+    return made
+
+
+def _torch_quantise(x, shift, scales):
+    f = x.float() if shift is None else x.float() - shift[:, :, None]
+    B, H, S, D = x.shape
+    if not x.numel():
+        a = torch.zeros({"tensor": (), "head": (B, H), "block": (B, H, -(-S // 128))}[scales], device=x.device)
+    elif scales == "block":
+        n = -(-S // 128)
+        a = torch.nn.functional.pad(f.abs().amax(3), (0, n * 128 - S)).view(B, H, n, 128).amax(3)
+    else:
+        a = f.abs().amax(dim=(2, 3)) if scales == "head" else f.abs().amax()
+    s = torch.where(a > 1e-6, a / 448, torch.ones_like(a))
+    wide = s.repeat_interleave(128, 2)[:, :, :S, None] if scales == "block" else s[:, :, None, None] if scales == "head" else s
+    return (f / wide).clamp(-448, 448).to(E4M3), s
+
+
+def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
+    """Quantises keys and values, (B, Hkv, Sk, D), for sdpa_fp8_packed. -> PackedKV
+
+    k and v are f16, bf16 or f32, or each a pair (codes, scale), which is taken as it is. smooth_k takes each channel's mean over the keys out
+    of k first: no output changes, as softmax does not see what all keys have in common, and the codes gain what the offset would have cost.
+    center_v takes it out of v, and sdpa_fp8_packed adds it back.
+    """
+    per(scales)
+    if not isinstance(k, (tuple, list)) and not isinstance(v, (tuple, list)):
+        k, v = check_wide("k", k), check_wide("v", v)
+        if k.shape != v.shape or k.device != v.device:
+            raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)} must have one shape, on one device")
+    parts = [_packed_one("k", k, scales, smooth_k), _packed_one("v", v, scales, center_v)]
+    if parts[0][0].shape != parts[1][0].shape:
+        raise ValueError(f"k {tuple(parts[0][0].shape)} and v {tuple(parts[1][0].shape)} must have one shape")
+    (k8, ks, km), (v8, vs, vm) = parts
+    return PackedKV(k8, v8, ks, vs, km, vm)
+
+
+def _packed_one(name, x, scales, centred):
+    if isinstance(x, (tuple, list)):
+        if len(x) != 2 or not all(isinstance(t, torch.Tensor) for t in x):
+            raise TypeError(f"{name} must be a tensor or a pair (codes, scale) of tensors")
+        if x[0].dtype != E4M3 or x[1].dtype != torch.float32:
+            raise TypeError(f"{name} must be codes in float8_e4m3fn and their scale in float32, not {x[0].dtype} and {x[1].dtype}")
+        return x[0], x[1], None
+    x = check_wide(name, x)
+    mean = x.mean(dim=2, dtype=torch.float32).contiguous() if centred and x.shape[2] else None
+    if is_compiling():
+        return (*torch.ops.warpsmith.quantize_fp8(x, scales, mean), mean)
+    return (*quantise([(x, mean)], scales)[0], mean)
+
+
+def sdpa_fp8_packed(q, kv, q_scale, *, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False, mode="default"):
+    """sdpa_fp8 with keys and values from pack_kv; the same keywords. q (B, Hq, Sq, D) is float8_e4m3fn.
+
+    The result is that of the unsmoothed, uncentred keys and values, the log-sum-exp too.
+    """
+    if not isinstance(kv, PackedKV):
+        raise TypeError(f"kv must be a PackedKV, as pack_kv makes it, not {type(kv).__name__}")
+    plain = kv.v_mean is None
+    narrow = torch.bfloat16 if not plain and out_dtype == E4M3 else out_dtype   # the mean is added before the scale is applied
+    result = _call.sdpa_fp8(q, kv.k, kv.v, q_scale, kv.k_scale, kv.v_scale, causal=causal, softmax_scale=softmax_scale, out_dtype=narrow,
+                             out_scale=out_scale if plain else None, return_lse=return_lse, mode=mode)
+    out, lse = result if return_lse else (result, None)
+    D, Sq, Sk = q.shape[3], q.shape[2], kv.k.shape[2]
+    group = q.shape[1] // kv.k.shape[1]
+    if not plain and Sk:
+        mean = kv.v_mean.repeat_interleave(group, 1)[:, :, None]
+        blind = max(0, Sq - Sk) if causal else 0   # queries that see no key stay 0
+        wide = out.float()
+        wide[:, :, blind:] += mean
+        if out_dtype == E4M3:
+            _, out_scale = _arguments.options(softmax_scale, D, out_dtype, out_scale, mode)
+            out = (wide / (out_scale or 1.0)).clamp(-448, 448).to(E4M3)
+        else:
+            out = wide.to(out_dtype)
+    elif not plain:
+        out = out.to(out_dtype)
+    if lse is not None and kv.k_mean is not None:
+        mean = kv.k_mean.repeat_interleave(group, 1)
+        dot = torch.einsum("bhsd,bhd->bhs", q.float(), mean) * _spread(q_scale, Sq)
+        lse = lse + dot * (1.0 / math.sqrt(D) if softmax_scale is None else float(softmax_scale))
+    return (out, lse) if return_lse else out
+
+
+def _spread(scale, S):
+    """A scale for each token, to multiply (B, H, S)."""
+    if scale.dim() == 2:
+        return scale[:, :, None]
+    return scale.repeat_interleave(128, 2)[:, :, :S] if scale.dim() == 3 else scale

@@ -1,0 +1,113 @@
+"""A plan: all of a call that does not change while shapes, strides and options stay the same, and the launch that it makes.
+
+A plan belongs to one thread, as its parameter block is filled in anew for each call; the driver copies it at the launch. Nothing here
+waits for the device. Strides of whole 16 bytes are taken as they are; `loadable` copies what has others. Limit: Hopper.
+"""
+import ctypes
+import dataclasses
+import math
+import struct
+
+import torch
+
+from . import _arguments, _driver, _heuristic, _kernels, _memory
+from ._params import Params, aligned_tensor_maps
+
+_LOG2E = math.log2(math.e)
+_current_stream = torch._C._cuda_getCurrentRawStream
+_pack_addresses = struct.Struct("10Q").pack_into   # the head of Params
+_sms = {}
+
+
+def hopper(device):
+    """The device's number of SMs. NotImplementedError where there are no kernels for it."""
+    found = _sms.get(device.index)
+    if found is None:
+        p = torch.cuda.get_device_properties(device)
+        if (p.major, p.minor) != (9, 0):
+            raise NotImplementedError(f"these kernels are for Hopper (compute capability 9.0); {p.name} has {p.major}.{p.minor}: use torch's scaled_dot_product_attention there")
+        found = _sms[device.index] = p.multi_processor_count
+    return found
+
+
+def is_loadable(x, dims=3):
+    """Whether the kernels can read x in pieces of 16 bytes, by bulk copies too (which take no stride of zero)."""
+    return x.data_ptr() % 16 == 0 and not any(s % 16 or not s for s, n in zip(x.stride()[:dims], x.shape) if n > 1)
+
+
+def loadable(x):
+    """x itself if the kernels can read it, else a contiguous copy."""
+    return x if is_loadable(x, x.dim() - 1) else x.view(torch.uint8).clone(memory_format=torch.contiguous_format).view(x.dtype)
+
+
+def fill_common(p, q, k, v, scales, group, softmax_scale, out_dtype, out_scale):
+    """What every kernel of Params needs: strides of (B, H, S, D) tensors and of scales, options."""
+    for name, x in zip("qkv", (q, k, v)):
+        for d, st in zip("bhs", x):
+            setattr(p, f"{name}_{d}", st)
+    for name, s in zip("qkv", scales):
+        for d, st in zip("bht", _arguments.scale_strides(s)):
+            setattr(p, f"{name}s_{d}", st)
+    p.group, p.out_kind = group, _arguments.OUT_KINDS[out_dtype]
+    p.out_inverse_scale = 1.0 / out_scale if out_scale else 1.0
+    p.softmax_scale_log2 = softmax_scale * _LOG2E
+
+
+class DensePlan:
+    """sdpa_fp8 for one set of shapes, strides and options. `choice` replaces the heuristic's, for measurements."""
+
+    def __init__(self, q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None):
+        B, Hq, Sq, D = q.shape
+        Hkv, Sk = k.shape[1], k.shape[2]
+        sms = hopper(q.device)
+        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)))
+        c = choice(shape) if choice else _heuristic.choose(shape) if sms == _heuristic.SMS else _heuristic.choose(shape, sms)
+        self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
+        self.index, self.device = q.device.index, q.device
+        _driver.bind_context(self.index)
+        self.kernel = _kernels.kernel(c, self.index)
+        # Expanded from one element: empty_like of these is what torch.empty does, in half of the time.
+        self.out = torch.empty(1, dtype=out_dtype, device=q.device).expand(B, Hq, Sq, D)
+        self.lse = torch.empty(1, dtype=torch.float32, device=q.device).expand(B, Hq, Sq) if return_lse else None
+        p = self.params = Params()
+        fill_common(p, q.stride(), k.stride(), v.stride(), scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
+        p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
+        p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
+        p.row_tiles, p.section = c.row_tiles, c.section
+        self.maps = None
+        if c.file == "forward":
+            self.raw, self.maps = aligned_tensor_maps(3)
+            self.map_shapes = [_map_shape(x, rows, D) for x, rows in zip((q, k, v), (64, 128, 128))]
+            self.encoded = [None] * 3
+        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p] + (self.maps or []))
+
+    def __call__(self, q, k, v, qs, ks, vs):
+        """Launches on the current stream; None if an address is not on 16 bytes. The plan's device is the current one."""
+        c = self.choice
+        a, b, d = q.data_ptr(), k.data_ptr(), v.data_ptr()
+        if (a | b | d) & 15:
+            return None
+        out = torch.empty_like(self.out)
+        lse = torch.empty_like(self.lse) if self.lse is not None else None
+        stream = _current_stream(self.index)
+        partial = arrived = None
+        if c.partial_floats:
+            partial = self.partial = torch.empty(c.partial_floats, dtype=torch.float32, device=self.device)
+            if c.units:
+                arrived = _memory.counters(c.units, self.device, stream)
+        _pack_addresses(self.params, 0, a, b, d, qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
+                        0 if partial is None else partial.data_ptr(), 0 if arrived is None else arrived.data_ptr())
+        if self.maps:
+            for i, at in enumerate((a, b, d)):
+                if self.encoded[i] != at:
+                    _driver.encode_tensor_map(ctypes.byref(self.maps[i]), at, *self.map_shapes[i])
+                    self.encoded[i] = at
+        self.launch(stream)
+        return out if lse is None else (out, lse)
+
+
+def _map_shape(x, rows, D):
+    """A tensor map's dimensions, strides and box over (D, S, H, B)."""
+    dims = (D, x.shape[2], x.shape[1], x.shape[0])
+    strides = [max(s, 16) if n == 1 else s for s, n in zip((x.stride(2), x.stride(1), x.stride(0)), dims[1:])]
+    return dims, strides, (min(D, 128), rows, 1, 1)

@@ -1,0 +1,159 @@
+"""sdpa_fp8_varlen and decode_fp8: sequences whose lengths, and whose keys' places, only the device knows. Both are one kernel, ragged.cu.
+
+Nothing is read back, so both can be captured, and a captured graph follows the lengths of each replay. Decoding whole caches is also
+sdpa_fp8's, which is faster there.
+"""
+import dataclasses
+import math
+
+import torch
+from torch.compiler import is_compiling
+
+from . import _arguments, _driver, _heuristic, _kernels, _memory, _plan
+from ._params import Params, Ragged
+
+_MAX_GRID = 65535
+
+
+def sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, *, causal=False, softmax_scale=None,
+                    out_dtype=torch.bfloat16, out_scale=None, return_lse=False, mode="default"):
+    """sdpa_fp8 of sequences that lie one behind another.
+
+    q (Tq, Hq, D), k and v (Tk, Hkv, D), float8_e4m3fn; sequence i is rows cu_seqlens[i] to cu_seqlens[i + 1] (int32, (B + 1,), on the device),
+    of which no sequence has more than max_seqlen. Scales f32: (), (B, H) or (B, H, ceil(max_seqlen / 128)), blocks counted from the start of
+    each sequence. causal is aligned bottom-right in each sequence. Returns out (Tq, Hq, D), with return_lse also f32 (Hq, Tq). Queries of no
+    sequence, or that see no key, are 0 and -inf. The other keywords are sdpa_fp8's.
+    """
+    if is_compiling() or _arguments.is_fake((q, k, v)):
+        out, lse = torch.ops.warpsmith.sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal,
+                                                       softmax_scale, out_dtype, out_scale, return_lse, mode)
+        return (out, lse) if return_lse else out
+    *tensors, softmax_scale, out_scale = check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale,
+                                                      out_dtype, out_scale, mode)
+    return run_varlen(tensors, max_seqlen_q, max_seqlen_k, bool(causal), softmax_scale, out_dtype, out_scale, bool(return_lse))
+
+
+def check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale, out_dtype, out_scale, mode):
+    """The eight tensors, softmax_scale and out_scale."""
+    q = _arguments.codes("q", q, ("Tq", "Hq", "D"))
+    k, v = _arguments.codes("k", k, ("Tk", "Hkv", "D"), q.device), _arguments.codes("v", v, ("Tk", "Hkv", "D"), q.device)
+    D = q.shape[2]
+    _arguments.head_dim(D)
+    if k.shape != v.shape or k.shape[2] != D:
+        raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)} must have one shape, and q's head dimension {D}")
+    _arguments.heads(q.shape[1], k.shape[1])
+    _arguments.count("max_seqlen_q", max_seqlen_q)
+    _arguments.count("max_seqlen_k", max_seqlen_k)
+    cu_q = _arguments.integers("cu_seqlens_q", cu_seqlens_q, (None,), q.device)
+    if cu_q.shape[0] < 1:
+        raise ValueError("cu_seqlens_q must have the shape (B + 1,), not (0,)")
+    cu_k = _arguments.integers("cu_seqlens_k", cu_seqlens_k, (cu_q.shape[0],), q.device)
+    B = cu_q.shape[0] - 1
+    shapes = [_arguments.scale_shapes(B, h, n) for h, n in ((q.shape[1], max_seqlen_q), (k.shape[1], max_seqlen_k), (k.shape[1], max_seqlen_k))]
+    scales = [_arguments.scale(n, s, q.device, x) for n, s, x in zip(("q_scale", "k_scale", "v_scale"), (q_scale, k_scale, v_scale), shapes)]
+    return (q, k, v, *scales, cu_q, cu_k) + _arguments.options(softmax_scale, D, out_dtype, out_scale, mode)
+
+
+def run_varlen(tensors, max_q, max_k, causal, softmax_scale, out_dtype, out_scale, return_lse):
+    """Launches for tensors that were checked."""
+    q, k, v, *scales, cu_q, cu_k = tensors
+    (Tq, Hq, D), B = q.shape, cu_q.shape[0] - 1
+    out = torch.zeros(Tq, Hq, D, dtype=torch.uint8 if out_dtype == _arguments.E4M3 else out_dtype, device=q.device).view(out_dtype)
+    lse = torch.full((Hq, Tq), -math.inf, dtype=torch.float32, device=q.device) if return_lse else None
+    if B and Tq and k.shape[0] and max_q and max_k:
+        places = dict(cu_q=cu_q, cu_k=cu_k, total_q=Tq, total_k=k.shape[0])
+        _launch(q, k, v, scales, (B, Hq, k.shape[1], min(max_q, Tq), min(max_k, k.shape[0]), D), causal, softmax_scale,
+                out_dtype, out_scale, out, (0, D, Hq * D), lse, (0, Tq, 1), places)
+    return (out, lse) if return_lse else out
+
+
+def decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, *, page_table=None, causal=False, softmax_scale=None, out_dtype=torch.bfloat16,
+               out_scale=None, return_lse=False, mode="default"):
+    """Attention of a few new queries over caches of which each sequence uses a part.
+
+    q (B, Hq, Sq, D); k_cache and v_cache (B, Sk, Hkv, D), or with page_table (int32, (B, pages of a sequence)) a pool (pages, page_size, Hkv, D);
+    cache_seqlens (int32, (B,)) says how many keys each sequence has, the new ones among them. Scales f32: (), (B, H) or (B, H, ceil(S / 128)),
+    for k and v with S = Sk, or pages of a sequence times page_size. causal is aligned bottom-right to each sequence's own length.
+    Returns out (B, Hq, Sq, D), with return_lse also f32 (B, Hq, Sq). The other keywords are sdpa_fp8's.
+    """
+    if is_compiling() or _arguments.is_fake((q, k_cache, v_cache)):
+        out, lse = torch.ops.warpsmith.decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype,
+                                                  out_scale, return_lse, mode)
+        return (out, lse) if return_lse else out
+    *tensors, softmax_scale, out_scale = check_decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, softmax_scale, out_dtype, out_scale, mode)
+    return run_decode(tensors, bool(causal), softmax_scale, out_dtype, out_scale, bool(return_lse))
+
+
+def check_decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, softmax_scale, out_dtype, out_scale, mode):
+    """The eight tensors (page_table may be None), softmax_scale and out_scale."""
+    dims = ("B", "Sk", "Hkv", "D") if page_table is None else ("pages", "page_size", "Hkv", "D")
+    q = _arguments.codes("q", q, ("B", "Hq", "Sq", "D"))
+    k, v = _arguments.codes("k_cache", k_cache, dims, q.device), _arguments.codes("v_cache", v_cache, dims, q.device)
+    B, Hq, Sq, D = q.shape
+    _arguments.head_dim(D)
+    if k.shape != v.shape or k.shape[3] != D or (page_table is None and k.shape[0] != B):
+        raise ValueError(f"k_cache {tuple(k.shape)} and v_cache {tuple(v.shape)} must have one shape that fits q {tuple(q.shape)}")
+    _arguments.heads(Hq, k.shape[2])
+    keys = k.shape[1]
+    if page_table is not None:
+        page_table = _arguments.integers("page_table", page_table, (B, None), q.device)
+        keys = k.shape[1] * page_table.shape[1]
+    used = _arguments.integers("cache_seqlens", cache_seqlens, (B,), q.device)
+    shapes = [_arguments.scale_shapes(B, h, n) for h, n in ((Hq, Sq), (k.shape[2], keys), (k.shape[2], keys))]
+    scales = [_arguments.scale(n, s, q.device, x) for n, s, x in zip(("q_scale", "k_scale", "v_scale"), (q_scale, k_scale, v_scale), shapes)]
+    return (q, k, v, *scales, used, page_table) + _arguments.options(softmax_scale, D, out_dtype, out_scale, mode)
+
+
+def run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse):
+    """Launches for tensors that were checked."""
+    q, k, v, *scales, used, pages = tensors
+    B, Hq, Sq, D = q.shape
+    keys = k.shape[1] * (1 if pages is None else pages.shape[1])
+    if not (q.numel() and keys and k.shape[0]):
+        from . import _call
+        return _call.empty(q.shape, q.shape[:3], q.device, out_dtype, return_lse)
+    out = torch.empty(B, Hq, Sq, D, dtype=out_dtype, device=q.device)
+    lse = torch.empty(B, Hq, Sq, dtype=torch.float32, device=q.device) if return_lse else None
+    places = dict(used=used)
+    if pages is not None:
+        places.update(pages=pages, pages_b=pages.stride(0), page_size=k.shape[1], page_count=k.shape[0])
+    _launch(q, k, v, scales, (B, Hq, k.shape[2], Sq, keys, D), causal, softmax_scale, out_dtype, out_scale, out, (Hq * Sq * D, Sq * D, D), lse,
+            (Hq * Sq, Sq, 1), places)
+    return (out, lse) if return_lse else out
+
+
+def _steps(q, k, v):
+    """Strides over (sequence or page, head, token) of tensors in either function's layout."""
+    if q.dim() == 3:
+        return [(0, x.stride(1), x.stride(0)) for x in (q, k, v)]
+    return [q.stride()[:3]] + [(x.stride(0), x.stride(2), x.stride(1)) for x in (k, v)]
+
+
+def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out, out_steps, lse, lse_steps, places):
+    sms = _plan.hopper(q.device)
+    B, Hq, Hkv, Sq, Sk, D = sizes
+    if B > _MAX_GRID:
+        raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
+    q, k, v = map(_plan.loadable, (q, k, v))
+    c = _heuristic.choose_ragged(_heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal), sms)
+    c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
+    index = q.device.index
+    with torch.cuda.device(index):
+        _driver.bind_context(index)
+        p, x = Params(), Ragged()
+        _plan.fill_common(p, *_steps(q, k, v), scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
+        p.q, p.k, p.v, p.out = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
+        p.q_scale, p.k_scale, p.v_scale = (s.data_ptr() for s in scales)
+        p.lse = 0 if lse is None else lse.data_ptr()
+        p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
+        for name, value in places.items():
+            setattr(x, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
+        x.o_b, x.o_h, x.o_s = out_steps
+        x.l_b, x.l_h, x.l_s = lse_steps
+        x.splits = c.splits
+        stream = torch._C._cuda_getCurrentRawStream(index)
+        if c.partial_floats:
+            partial = torch.empty(c.partial_floats, dtype=torch.float32, device=q.device)
+            arrived = _memory.counters(c.units, q.device, stream)
+            p.partial, p.arrived = partial.data_ptr(), arrived.data_ptr()
+        _driver.Launch(_kernels.kernel(c, index), c.grid, c.block, [p, x])(stream)
