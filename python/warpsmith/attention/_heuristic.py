@@ -39,6 +39,7 @@ class Choice:
     section: int = 1
     partial_floats: int = 0
     units: int = 0
+    boxes: tuple = ()   # rows of q's and of k's and v's boxes, where the kernel takes tensor maps
     splits: int = 1
 
     @property
@@ -154,7 +155,7 @@ def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, 
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
     return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs),
-                  row_tiles=row_tiles, section=section, partial_floats=trace and ctas * wgs * 8)
+                  row_tiles=row_tiles, section=section, boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
 def choose(s, sms=SMS):

@@ -75,9 +75,9 @@ class DensePlan:
         p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
         p.row_tiles, p.section = c.row_tiles, c.section
         self.maps = None
-        if c.file == "forward":
+        if c.boxes:
             self.raw, self.maps = aligned_tensor_maps(3)
-            self.map_shapes = [_map_shape(x, rows, D) for x, rows in zip((q, k, v), (64, 128, 128))]
+            self.map_shapes = [_map_shape(x, rows, D) for x, rows in zip((q, k, v), (c.boxes[0], c.boxes[1], c.boxes[1]))]
             self.encoded = [None] * 3
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p] + (self.maps or []))
 
