@@ -215,7 +215,7 @@ impl Function {
     }
 
     /// Whether a launch with these is possible as far as the entry's own properties say.
-    fn fits(&self, geometry: &Geometry, arguments: &Arguments) -> Result<(), CudaError> {
+    pub(crate) fn fits(&self, geometry: &Geometry, arguments: &Arguments) -> Result<(), CudaError> {
         let wrong = |what: String| Err(CudaError::Launch { what });
         let entry = &self.info.entry;
         if arguments.sizes != self.info.parameters {

@@ -1,14 +1,19 @@
-//! The only module with `unsafe`: the driver library's functions, and the two that the worker needs of the C library.
+//! The only module with `unsafe`: the functions of the driver, of the management library and of profilers, and the few that the worker
+//! needs of the C library.
 //!
 //! Handles are plain integers of pointer size here. They come from this module's own creators and are given back once, by the owner
 //! types of the modules above, each of which keeps alive what its handle depends on. That is what the SAFETY notes refer to as owners.
 //! Source: `cuda.h` of toolkit 13.0; the suffixed symbols are those that its macros select.
 
 mod calls;
+mod nvml;
+mod nvtx;
 pub(crate) mod process;
 mod table;
 
 pub(crate) use calls::Api;
+pub(crate) use nvml::Nvml;
+pub(crate) use nvtx::Nvtx;
 
 /// A context, module, function, stream, event, graph: an opaque pointer of the driver's.
 pub(crate) type Handle = usize;

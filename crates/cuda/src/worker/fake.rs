@@ -1,11 +1,14 @@
 //! A device of ordinary memory whose kernels are Rust functions: for tests of whoever speaks to a worker, and of the worker itself.
 //!
-//! An image is any text; the entry's name chooses the function. It has no clock and stands for no hardware.
+//! An image is any text; the entry's name chooses the function. It has no clock and stands for no hardware: its times come from a formula,
+//! [`FakeDevice::us`], and its clocks never change.
 
-use super::device::{Device, LaunchValues, Value};
+use super::device::{Check, Code, Device, Failed, Found, LaunchValues, Move, Ready, Recorded, Value, pattern_of};
+use super::protocol::Reading;
 use crate::device::DeviceInfo;
 use crate::error::{CudaError, DriverVersion, FaultKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The entries that there are, and what each does with its arguments (addresses first).
@@ -23,6 +26,8 @@ pub const ENTRIES: &[&str] = &[
     "trap",
     "count_loads",
     "noise",
+    "fails_at_20",
+    "differs_at_20",
 ];
 
 /// A made-up device.
@@ -56,11 +61,47 @@ pub struct FakeDevice {
     /// By address. Between allocations lies nothing, as far as its kernels can see.
     buffers: BTreeMap<u64, Vec<u8>>,
     next: u64,
-    loaded: bool,
-    loads: u8,
+    /// How many launches there were since the code was loaded.
+    codes: HashMap<Code, u32>,
+    ready: Vec<LaunchValues>,
+    graphs: Vec<Vec<Ready>>,
+    /// Whether the next replay finds L2 flushed.
+    flushed: bool,
+    /// How many times were told.
+    told: u32,
+    /// What stands for the device's lock; none: nobody else can have it.
+    pub lock: Option<PathBuf>,
 }
 
 impl FakeDevice {
+    /// Microseconds of a launch that copies so many bytes, L2 flushed or not; the n-th time told is up to a tenth longer.
+    pub fn us(bytes: usize, cold: bool, n: u32) -> f64 {
+        let plain = 2.0 + bytes as f64 / if cold { 1000.0 } else { 2000.0 };
+        plain * (1.0 + f64::from(n * 7 % 11) / 100.0)
+    }
+
+    /// Executes and tells a time.
+    fn timed(&mut self, launches: &[Ready]) -> Result<f64, CudaError> {
+        let cold = std::mem::take(&mut self.flushed);
+        self.told += 1;
+        let mut us = 0.0;
+        for ready in launches {
+            let launch = self.found(*ready)?;
+            let bytes = match launch.args.get(2) {
+                Some(Value::Bytes(b)) if b.len() == 4 => u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize,
+                _ => 0,
+            };
+            us += FakeDevice::us(bytes, cold, self.told);
+            self.execute(ready.code, &launch)?;
+        }
+        Ok(us)
+    }
+
+    fn found(&self, ready: Ready) -> Result<LaunchValues, CudaError> {
+        let found = self.ready.get(ready.index as usize).cloned();
+        found.ok_or_else(|| CudaError::Launch { what: "there is no such launch".into() })
+    }
+
     fn part(&mut self, address: u64, bytes: usize) -> Result<&mut [u8], CudaError> {
         let illegal = || fault(FaultKind::IllegalAddress, 700, "CUDA_ERROR_ILLEGAL_ADDRESS");
         let (start, buffer) = self.buffers.range_mut(..=address).next_back().ok_or_else(illegal)?;
@@ -85,22 +126,36 @@ impl Device for FakeDevice {
         device()
     }
 
-    fn load(&mut self, image: &[u8]) -> Result<(), CudaError> {
+    fn lock_file(&self) -> Option<PathBuf> {
+        self.lock.clone()
+    }
+
+    fn load(&mut self, image: &[u8]) -> Result<Code, CudaError> {
         if image.starts_with(b"broken") {
             return Err(CudaError::Image { why: "this image is broken".into() });
         }
-        self.loaded = true;
-        self.loads = 0;
-        Ok(())
+        self.next += 1;
+        let code = Code(self.next as u32);
+        self.codes.insert(code, 0);
+        Ok(code)
+    }
+
+    fn unload(&mut self, code: Code) {
+        self.codes.remove(&code);
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, CudaError> {
         if bytes > 1 << 30 {
             return Err(CudaError::OutOfMemory { bytes });
         }
-        self.next += 1 << 32;
-        self.buffers.insert(self.next, vec![0xcd; bytes as usize]);
-        Ok(self.next)
+        self.next += 1;
+        let address = self.next << 32;
+        self.buffers.insert(address, vec![0xcd; bytes as usize]);
+        Ok(address)
+    }
+
+    fn free(&mut self, addresses: &[u64]) {
+        addresses.iter().for_each(|at| drop(self.buffers.remove(at)));
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), CudaError> {
@@ -119,7 +174,94 @@ impl Device for FakeDevice {
         Ok(())
     }
 
-    fn launch(&mut self, launch: &LaunchValues) -> Result<(), CudaError> {
+    fn launch(&mut self, code: Code, launch: &LaunchValues) -> Result<(), CudaError> {
+        self.execute(code, launch)
+    }
+
+    fn ready(&mut self, code: Code, launch: &LaunchValues) -> Result<Ready, CudaError> {
+        if !ENTRIES.contains(&launch.entry.as_str()) {
+            return Err(CudaError::NoEntry { entry: launch.entry.clone() });
+        }
+        self.ready.push(launch.clone());
+        Ok(Ready { code, index: self.ready.len() as u32 - 1 })
+    }
+
+    fn record(&mut self, launches: &[Ready]) -> Result<Recorded, CudaError> {
+        let first = launches.first().ok_or(CudaError::Launch { what: "a graph of no launches".into() })?;
+        self.graphs.push(launches.to_vec());
+        Ok(Recorded { code: first.code, index: self.graphs.len() as u32 - 1 })
+    }
+
+    fn arrange(&mut self, moves: &[Move]) -> Result<(), CudaError> {
+        moves.iter().try_for_each(|m| match *m {
+            Move::Copy { from, to, bytes } => self.copy(from, to, bytes as usize),
+            Move::Pattern { to, bytes, seed } => self.write(to, &pattern_of(seed, to, bytes)),
+            Move::Zero { to, bytes } => self.fill(to, bytes, 0),
+        })
+    }
+
+    fn compare(&mut self, checks: &[Check]) -> Result<Vec<Option<Found>>, CudaError> {
+        let found = checks.iter().map(|check| {
+            let (at, bytes, want) = match *check {
+                Check::Equal { at, with, bytes } => (at, bytes, self.part(with, bytes as usize)?.to_vec()),
+                Check::Pattern { at, bytes, seed } => (at, bytes, pattern_of(seed, at, bytes)),
+            };
+            let got = self.part(at, bytes as usize)?;
+            let differs: Vec<u64> = (0..bytes).filter(|i| got[*i as usize] != want[*i as usize]).collect();
+            let ends = differs.first().zip(differs.last());
+            Ok(ends.map(|(first, last)| Found { first: *first, last: *last, count: differs.len() as u64 }))
+        });
+        found.collect()
+    }
+
+    fn flush(&mut self) -> Result<(), CudaError> {
+        self.flushed = true;
+        Ok(())
+    }
+
+    fn forget_persisting(&mut self) -> Result<(), CudaError> {
+        Ok(())
+    }
+
+    fn replay(&mut self, graph: Recorded, observe: bool) -> Result<(f64, Option<Reading>), CudaError> {
+        let launches = self.graphs.get(graph.index as usize).cloned().unwrap_or_default();
+        let us = self.timed(&launches)?;
+        Ok((us, if observe { self.reading() } else { None }))
+    }
+
+    fn event(&mut self, launches: &[Ready]) -> Result<f64, CudaError> {
+        self.timed(launches).map(|us| us + 1.0)
+    }
+
+    fn eager(&mut self, launches: &[Ready]) -> Result<f64, CudaError> {
+        self.timed(launches).map(|us| us + 4.0 * launches.len() as f64)
+    }
+
+    fn single(&mut self, call: &[Ready], _fresh: bool) -> Result<(), Failed> {
+        for (launch, ready) in call.iter().enumerate() {
+            let done = self.found(*ready).and_then(|values| self.execute(ready.code, &values));
+            done.map_err(|error| Failed { launch, error })?;
+        }
+        Ok(())
+    }
+
+    fn volley(&mut self, calls: &[&[Ready]]) -> Result<(), CudaError> {
+        calls.iter().try_for_each(|call| self.single(call, false).map_err(|f| f.error))
+    }
+
+    fn reading(&mut self) -> Option<Reading> {
+        Some(Reading {
+            sm_mhz: Some(1500),
+            memory_mhz: Some(2000),
+            power_w: Some(100.0),
+            temperature_c: Some(40),
+            throttle: Vec::new(),
+        })
+    }
+}
+
+impl FakeDevice {
+    fn execute(&mut self, code: Code, launch: &LaunchValues) -> Result<(), CudaError> {
         if !ENTRIES.contains(&launch.entry.as_str()) {
             return Err(CudaError::NoEntry { entry: launch.entry.clone() });
         }
@@ -134,7 +276,9 @@ impl Device for FakeDevice {
             Some(Value::Bytes(b)) if b.len() == 4 => Ok(u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize),
             _ => Err(CudaError::Launch { what: format!("argument {i} is no number of 4 bytes") }),
         };
-        self.loads += 1;
+        let launches = self.codes.get_mut(&code).ok_or(CudaError::Image { why: "it is not loaded".into() })?;
+        *launches += 1;
+        let launches = *launches;
         match launch.entry.as_str() {
             // (x, y, bytes): y = x.
             "copy" => self.copy(address(0)?, address(1)?, number(2)?),
@@ -166,9 +310,18 @@ impl Device for FakeDevice {
             "misaligned" => Err(fault(FaultKind::MisalignedAddress, 716, "CUDA_ERROR_MISALIGNED_ADDRESS")),
             "trap" => Err(fault(FaultKind::LaunchFailed, 719, "CUDA_ERROR_LAUNCH_FAILED")),
             // (y): how many launches there were since the code was loaded.
-            "count_loads" => {
-                let n = self.loads;
-                self.fill(address(0)?, 1, n)
+            "count_loads" => self.fill(address(0)?, 1, launches as u8),
+            // (x, y, bytes): y = x, but the 20th launch since the code was loaded faults, or leaves another byte.
+            "fails_at_20" | "differs_at_20" => {
+                self.copy(address(0)?, address(1)?, number(2)?)?;
+                match launch.entry.as_str() {
+                    _ if launches != 20 => Ok(()),
+                    "fails_at_20" => Err(fault(FaultKind::IllegalAddress, 700, "CUDA_ERROR_ILLEGAL_ADDRESS")),
+                    _ => {
+                        self.part(address(1)? + 9, 1)?[0] ^= 1;
+                        Ok(())
+                    }
+                }
             }
             // (x, y, bytes): y = x, and prints.
             _ => {
@@ -176,10 +329,5 @@ impl Device for FakeDevice {
                 self.copy(address(0)?, address(1)?, number(2)?)
             }
         }
-    }
-
-    fn release(&mut self) {
-        self.buffers.clear();
-        self.loaded = false;
     }
 }

@@ -5,11 +5,17 @@
 
 use super::cuda_device::CudaDevice;
 use super::device::Device;
-use super::protocol::{BlobHead, MAX_PRINTED, Message, PROTOCOL, Reply, Request, Run};
+use super::lock::Lock;
+use super::protocol::{
+    BlobHead, Hold, MAX_PRINTED, MAX_SUBJECTS, Message, PROTOCOL, Prepare, Reply, Request, Run, Steady, Time,
+};
 use super::session::{self, Store, Trouble};
+use super::subject::{self, Subject};
 use super::wire::{self, WireError};
+use super::{steady, timing};
 use crate::error::CudaError;
 use crate::ffi::process;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::sync::mpsc;
@@ -18,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of blobs that are kept for later requests.
 const STORE_BYTES: u64 = 4 << 30;
+
+/// Seconds before its deadline at which a run waits no longer for the device.
+const HELD_GRACE: u64 = 10;
 
 /// How the process ends, besides 0.
 mod exit {
@@ -54,6 +63,8 @@ struct Server {
     deadline: Arc<Mutex<Option<Instant>>>,
     store: Store,
     stored: u64,
+    subjects: HashMap<String, Subject>,
+    lock: Lock,
 }
 
 impl Server {
@@ -67,7 +78,16 @@ impl Server {
         std::thread::spawn(move || watch(&watched));
         let (tx, requests) = mpsc::sync_channel(1);
         std::thread::spawn(move || read(&tx));
-        Ok(Server { requests, out, printed, deadline, store: Store::new(), stored: 0 })
+        Ok(Server {
+            requests,
+            out,
+            printed,
+            deadline,
+            store: Store::new(),
+            stored: 0,
+            subjects: HashMap::new(),
+            lock: Lock::default(),
+        })
     }
 
     /// Works until something ends it; the process's exit code.
@@ -103,7 +123,18 @@ impl Server {
                 }
                 (_, None) => self.error(id, "bad-request", "hello comes first".into()).map(|()| false),
                 (Request::Run(run), Some(device)) => self.run(id, &run, device.as_mut()),
-                (_, Some(_)) => self.error(id, "bad-request", "this worker takes no times yet".into()).map(|()| false),
+                (Request::Prepare(prepare), Some(device)) => self.prepare(id, &prepare, device.as_mut()),
+                (Request::Time(time), Some(device)) => self.time(id, &time, device.as_mut()),
+                (Request::Steady(steady), Some(device)) => self.steady(id, &steady, device.as_mut()),
+                (Request::Discard { subject }, Some(device)) => {
+                    self.subjects.remove(&subject).into_iter().for_each(|s| s.discard(device.as_mut()));
+                    self.reply(id, Reply::Done, &[]).map(|()| false)
+                }
+                (Request::Hold(hold), Some(device)) => self.hold(id, &hold, device.as_ref()),
+                (Request::Release, Some(_)) => {
+                    self.lock.release();
+                    self.reply(id, Reply::Done, &[]).map(|()| false)
+                }
             };
             match done {
                 Ok(false) => {}
@@ -120,9 +151,23 @@ impl Server {
         if !missing.is_empty() {
             return self.reply(id, Reply::Missing { sha256: missing }, &[]).map(|()| false);
         }
-        self.set_deadline(Some(Instant::now() + Duration::from_secs(run.seconds)));
+        self.set_deadline(run.seconds);
+        // Whoever times on this device is waited for, and the others are kept waiting until this is done.
+        let wait = Duration::from_secs(run.seconds.saturating_sub(HELD_GRACE));
+        let shared = match self.lock.share(device.lock_file().as_deref(), wait) {
+            Ok(Ok(shared)) => shared,
+            Ok(Err(holder)) => {
+                self.clear_deadline();
+                let who = holder.map_or_else(|| "another process".into(), |id| format!("process {id}"));
+                let message = format!("{who} holds the device for timing, for longer than this run could wait");
+                return self.error(id, "device-held", message).map(|()| false);
+            }
+            // Without a file to lock the device is shared as it always was.
+            Err(_) => None,
+        };
         let done = session::execute(device, &self.store, run);
-        self.set_deadline(None);
+        drop(shared);
+        self.clear_deadline();
         let printed = self.take_printed();
         match done {
             Ok((mut ran, outputs)) => {
@@ -139,8 +184,91 @@ impl Server {
                     outputs.iter().enumerate().filter(|(i, _)| changed(*i)).map(|(_, b)| b.as_slice()).collect();
                 self.reply(id, Reply::Ran(ran), &sent).map(|()| lost)
             }
-            Err(Trouble::BadRequest(what)) => self.error(id, "bad-request", what).map(|()| false),
-            Err(Trouble::Device(e)) => self.error(id, e.code(), e.to_string()).map(|()| e.loses_context()),
+            Err(trouble) => self.trouble(id, trouble),
+        }
+    }
+
+    fn trouble(&mut self, id: u64, trouble: Trouble) -> io::Result<bool> {
+        match trouble {
+            Trouble::BadRequest(what) => self.error(id, "bad-request", what).map(|()| false),
+            Trouble::Device(e) => self.error(id, e.code(), e.to_string()).map(|()| e.loses_context()),
+        }
+    }
+
+    fn prepare(&mut self, id: u64, prepare: &Prepare, device: &mut dyn Device) -> io::Result<bool> {
+        let missing = subject::missing(prepare, &self.store);
+        if !missing.is_empty() {
+            return self.reply(id, Reply::Missing { sha256: missing }, &[]).map(|()| false);
+        }
+        self.subjects.remove(&prepare.subject).into_iter().for_each(|s| s.discard(device));
+        if self.subjects.len() >= MAX_SUBJECTS {
+            let message = format!("{MAX_SUBJECTS} subjects are resident; discard some");
+            return self.error(id, "bad-request", message).map(|()| false);
+        }
+        self.set_deadline(prepare.seconds);
+        let done = Subject::prepare(device, &self.store, prepare);
+        self.clear_deadline();
+        match done {
+            Ok((prepared, subject)) => {
+                let lost = prepared.last;
+                self.subjects.extend(subject.map(|s| (prepare.subject.clone(), s)));
+                self.reply(id, Reply::Prepared(prepared), &[]).map(|()| lost)
+            }
+            Err(trouble) => self.trouble(id, trouble),
+        }
+    }
+
+    fn time(&mut self, id: u64, time: &Time, device: &mut dyn Device) -> io::Result<bool> {
+        let Some(mut subject) = self.subjects.remove(&time.subject) else { return self.nobody(id, &time.subject) };
+        self.set_deadline(time.seconds);
+        let done = timing::time(device, &mut subject, time);
+        self.clear_deadline();
+        self.subjects.insert(time.subject.clone(), subject);
+        let printed = self.take_printed();
+        match done {
+            Ok((mut head, contents)) => {
+                head.printed = printed;
+                let lost = head.last;
+                // The same contents travel once.
+                let mut sent = HashSet::new();
+                let contents: Vec<&[u8]> =
+                    contents.iter().map(Vec::as_slice).filter(|bytes| sent.insert(*bytes)).collect();
+                self.reply(id, Reply::Timed(Box::new(head)), &contents).map(|()| lost)
+            }
+            Err(trouble) => self.trouble(id, trouble),
+        }
+    }
+
+    fn steady(&mut self, id: u64, steady: &Steady, device: &mut dyn Device) -> io::Result<bool> {
+        let Some(mut subject) = self.subjects.remove(&steady.subject) else {
+            return self.nobody(id, &steady.subject);
+        };
+        self.set_deadline(steady.seconds);
+        let done = steady::steady(device, &mut subject, steady);
+        self.clear_deadline();
+        self.subjects.insert(steady.subject.clone(), subject);
+        let printed = self.take_printed();
+        match done {
+            Ok(mut head) => {
+                head.printed = printed;
+                let lost = head.last;
+                self.reply(id, Reply::Steady(Box::new(head)), &[]).map(|()| lost)
+            }
+            Err(trouble) => self.trouble(id, trouble),
+        }
+    }
+
+    fn nobody(&mut self, id: u64, subject: &str) -> io::Result<bool> {
+        self.error(id, "bad-request", format!("there is no subject {subject}")).map(|()| false)
+    }
+
+    fn hold(&mut self, id: u64, hold: &Hold, device: &dyn Device) -> io::Result<bool> {
+        self.set_deadline(hold.seconds);
+        let done = self.lock.hold(device.lock_file().as_deref(), Duration::from_secs(hold.wait_seconds));
+        self.clear_deadline();
+        match done {
+            Ok(held) => self.reply(id, Reply::Held(held), &[]).map(|()| false),
+            Err(e) => self.error(id, "io", format!("the device's lock: {e}")).map(|()| false),
         }
     }
 
@@ -166,8 +294,13 @@ impl Server {
         }
     }
 
-    fn set_deadline(&self, at: Option<Instant>) {
+    fn set_deadline(&self, seconds: u64) {
+        let at = Instant::now().checked_add(Duration::from_secs(seconds));
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    fn clear_deadline(&self) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// What was printed since the last time.

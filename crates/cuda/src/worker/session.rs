@@ -6,7 +6,7 @@
 //! not given. Limits: reads beyond a buffer that change no output, writes beyond the red zones into mapped memory, and same-value
 //! writes are not seen; the PTX machine sees them.
 
-use super::device::{Device, LaunchValues, Value};
+use super::device::{Code, Device, LaunchValues, Value};
 use super::protocol::{Arg, Buffer, Difference, End, Fill, Launch, MAX_PLACES, Output, Overrun, RanHead, Run};
 use super::wire::{sha256, unhex};
 use crate::error::CudaError;
@@ -51,9 +51,26 @@ impl From<CudaError> for Trouble {
 /// Carries out a run. The outputs' bytes are those of the first repeat, in the order of [`Run::want`].
 pub(super) fn execute(device: &mut dyn Device, store: &Store, run: &Run) -> Result<(RanHead, Vec<Vec<u8>>), Trouble> {
     let job = Job { run, store, secret: secret() };
-    let done = job.execute(device);
-    device.release();
+    let mut taken = Taken::default();
+    let done = job.execute(device, &mut taken);
+    taken.give_back(device);
     done
+}
+
+/// What a run has of the device.
+#[derive(Default)]
+struct Taken {
+    memory: Vec<u64>,
+    code: Option<Code>,
+}
+
+impl Taken {
+    fn give_back(self, device: &mut dyn Device) {
+        device.free(&self.memory);
+        if let Some(code) = self.code {
+            device.unload(code);
+        }
+    }
 }
 
 struct Job<'a> {
@@ -71,9 +88,9 @@ struct Pass {
 }
 
 impl Job<'_> {
-    fn execute(&self, device: &mut dyn Device) -> Result<(RanHead, Vec<Vec<u8>>), Trouble> {
+    fn execute(&self, device: &mut dyn Device, taken: &mut Taken) -> Result<(RanHead, Vec<Vec<u8>>), Trouble> {
         self.check()?;
-        let addresses = match self.allocate(device) {
+        let addresses = match self.allocate(device, &mut taken.memory) {
             Ok(addresses) => addresses,
             Err(Trouble::Device(e @ CudaError::OutOfMemory { .. })) => {
                 return Ok((head(End::OutOfMemory { what: e.to_string() }, false), Vec::new()));
@@ -82,14 +99,14 @@ impl Job<'_> {
         };
         let mut passes: Vec<Pass> = Vec::new();
         for repeat in 0..self.run.poisons.len() {
-            let pass = self.pass(device, &addresses, repeat)?;
+            let pass = self.pass(device, taken, &addresses, repeat)?;
             let stop = pass.end != End::Completed || !pass.overruns.is_empty();
             passes.push(pass);
             if stop {
                 break;
             }
         }
-        let undefined = self.undefined(device, &addresses, &passes)?;
+        let undefined = self.undefined(device, taken, &addresses, &passes)?;
         let last = passes.pop().ok_or_else(|| Trouble::BadRequest("no poison is given".into()))?;
         let mut ran = head(last.end.clone(), last.lost);
         (ran.overruns, ran.undefined) = (last.overruns.clone(), undefined);
@@ -131,26 +148,38 @@ impl Job<'_> {
     }
 
     /// Addresses of the buffers' first bytes, by name.
-    fn allocate(&self, device: &mut dyn Device) -> Result<HashMap<String, u64>, Trouble> {
+    fn allocate(&self, device: &mut dyn Device, memory: &mut Vec<u64>) -> Result<HashMap<String, u64>, Trouble> {
         let mut addresses = HashMap::new();
         for buffer in &self.run.buffers {
             let all = buffer.bytes.checked_add(RED_ZONE + rear(buffer.bytes));
             let all = all.ok_or_else(|| Trouble::BadRequest(format!("{} has {} bytes", buffer.name, buffer.bytes)))?;
-            addresses.insert(buffer.name.clone(), device.alloc(all)? + RED_ZONE);
+            let at = device.alloc(all)?;
+            memory.push(at);
+            addresses.insert(buffer.name.clone(), at + RED_ZONE);
         }
         Ok(addresses)
     }
 
     /// Loads, fills, launches, reads back.
-    fn pass(&self, device: &mut dyn Device, addresses: &HashMap<String, u64>, repeat: usize) -> Result<Pass, Trouble> {
+    fn pass(
+        &self,
+        device: &mut dyn Device,
+        taken: &mut Taken,
+        addresses: &HashMap<String, u64>,
+        repeat: usize,
+    ) -> Result<Pass, Trouble> {
         let poison = self.run.poisons[repeat];
         let ended = |end: End, lost: bool| Ok(Pass { end, lost, outputs: Vec::new(), overruns: Vec::new() });
         let image = &self.store[&self.run.image];
-        match device.load(image) {
-            Ok(()) => {}
+        if let Some(code) = taken.code.take() {
+            device.unload(code);
+        }
+        let code = match device.load(image) {
+            Ok(code) => code,
             Err(CudaError::Image { why }) => return ended(End::Unsupported { what: why }, false),
             Err(e) => return Err(e.into()),
-        }
+        };
+        taken.code = Some(code);
         for (i, buffer) in self.run.buffers.iter().enumerate() {
             let at = addresses[&buffer.name];
             let (front, back) = self.zones(i, buffer, repeat);
@@ -164,15 +193,9 @@ impl Job<'_> {
         }
         for (i, launch) in self.run.launches.iter().enumerate() {
             let values = values(launch, addresses)?;
-            match device.launch(&values) {
-                Ok(()) => {}
-                Err(CudaError::Fault { kind, code, name, .. }) => {
-                    return ended(End::Faulted { launch: i, kind, code, name }, true);
-                }
-                Err(CudaError::Launch { what }) => return ended(End::Rejected { launch: i, what }, false),
-                Err(CudaError::NoEntry { .. }) => return ended(End::MissingEntry { launch: i }, false),
-                Err(CudaError::Image { why }) => return ended(End::Unsupported { what: why }, false),
-                Err(e) => return Err(e.into()),
+            if let Err(e) = device.launch(code, &values) {
+                let (end, lost) = end_of(e, i)?;
+                return ended(end, lost);
             }
         }
         let mut overruns = Vec::new();
@@ -225,6 +248,7 @@ impl Job<'_> {
     fn undefined(
         &self,
         device: &mut dyn Device,
+        taken: &mut Taken,
         addresses: &HashMap<String, u64>,
         passes: &[Pass],
     ) -> Result<Vec<Difference>, Trouble> {
@@ -251,7 +275,7 @@ impl Job<'_> {
         // An output that merely depends on the order of threads differs now and then, not with the poison.
         for _ in 0..CONFIRMATIONS {
             for (repeat, known) in [first, second].into_iter().enumerate() {
-                let again = self.pass(device, addresses, repeat)?;
+                let again = self.pass(device, taken, addresses, repeat)?;
                 if again.end != End::Completed || again.outputs != known.outputs {
                     return Ok(Vec::new());
                 }
@@ -261,8 +285,20 @@ impl Job<'_> {
     }
 }
 
+/// How launches ended with an error of one of them, and whether the context is lost; an error that is not the launch's doing stays one.
+pub(super) fn end_of(error: CudaError, launch: usize) -> Result<(End, bool), CudaError> {
+    Ok(match error {
+        CudaError::Fault { kind, code, name, .. } => (End::Faulted { launch, kind, code, name }, true),
+        CudaError::Launch { what } => (End::Rejected { launch, what }, false),
+        CudaError::NoEntry { .. } => (End::MissingEntry { launch }, false),
+        CudaError::Image { why } => (End::Unsupported { what: why }, false),
+        e @ CudaError::OutOfMemory { .. } => (End::OutOfMemory { what: e.to_string() }, false),
+        e => return Err(e),
+    })
+}
+
 /// Where it holds, as [first, count]; beyond [`MAX_PLACES`] ranges the last one reaches to the end.
-fn ranges(bytes: u64, holds: impl Fn(u64) -> bool) -> Vec<[u64; 2]> {
+pub(super) fn ranges(bytes: u64, holds: impl Fn(u64) -> bool) -> Vec<[u64; 2]> {
     let mut found: Vec<[u64; 2]> = Vec::new();
     for at in (0..bytes).filter(|at| holds(*at)) {
         let full = found.len() == MAX_PLACES;
@@ -283,7 +319,7 @@ fn head(end: End, last: bool) -> RanHead {
 }
 
 /// Bytes of the red zone behind a buffer.
-fn rear(bytes: u64) -> u64 {
+pub(super) fn rear(bytes: u64) -> u64 {
     RED_ZONE + (256 - bytes % 256) % 256
 }
 
@@ -298,7 +334,7 @@ fn changed(before: &[u8], after: &[u8]) -> Option<(usize, usize, u64)> {
     Some((first, last, (first..=last).filter(differs).count() as u64))
 }
 
-fn values(launch: &Launch, addresses: &HashMap<String, u64>) -> Result<LaunchValues, Trouble> {
+pub(super) fn values(launch: &Launch, addresses: &HashMap<String, u64>) -> Result<LaunchValues, Trouble> {
     let args = launch.args.iter().map(|arg| match arg {
         Arg::Buffer(name) => Ok(Value::Address(addresses[name])),
         Arg::TensorMap { buffer, map } => Ok(Value::TensorMap { spec: (**map).clone(), address: addresses[buffer] }),
@@ -312,7 +348,7 @@ fn values(launch: &Launch, addresses: &HashMap<String, u64>) -> Result<LaunchVal
 }
 
 /// Unknown to the kernel, which therefore cannot restore a red zone.
-fn secret() -> u64 {
+pub(super) fn secret() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

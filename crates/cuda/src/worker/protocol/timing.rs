@@ -198,7 +198,7 @@ pub struct CopyOverrun {
 /// Calls among which the one is that did not complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
-    /// Calls that had been made before, warm-up included.
+    /// Calls that had been made before in this request, those whose time is not kept included.
     pub first: u64,
     /// How many were under way together; 1: it is this very one.
     pub count: u64,
@@ -264,9 +264,6 @@ pub struct SteadyHead {
     pub differing: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Differs>,
-    /// Bytes of outputs that the first call left as they were, as far as its pattern tells.
-    #[serde(default)]
-    pub unwritten: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<Changed>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
