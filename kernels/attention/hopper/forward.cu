@@ -6,13 +6,14 @@
 // Assumes: WS_D 64, 128 or 256; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of at
 // most 128 bytes, swizzled to their width; strides in whole 16 bytes.
 // Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
-//     warp 3:     k_empty -> TMA K -> k_full        v_empty -> TMA V -> v_full        q_empty -> TMA Q -> q_full
-//     warps 0-2:  v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
+//     warp 3:     q_empty -> TMA Q -> q_full        k_empty -> TMA K -> k_full
+//     warp 2:     v_empty -> TMA V -> v_full
+//     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
 //     consumers:  q_full | k_full -> S = Q K^T -> k_empty | softmax in registers | vt_full -> T = P V -> vt_empty | O = O a + T
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first.
 // The tensor core's narrow accumulator never sums over more than 512 keys (WS_KEEP: the product of four tiles, else of one, is then added
 // to f32), so the error does not grow with their number.
-// Losers (4x16x4096 on an H200, 2026-11-21, us at D 64 and D 128; this version 437 and 604):
+// Losers (4x16x4096 on an H200, 2026-11-21, us at D 64 and D 128; the version they were compared with 437 and 604, this one 410 and 530):
 //   a maximum, a rescaling and a fold for every tile 492, 676; FlashAttention-3's order of issue at two groups 636, 854; values and the next
 //   scores issued together 640, 751; a quarter of the exponentials on the FMA pipe +5 to +10%; scores accumulated and exponentiated in f16
 //   (half the registers, hardly any interference, but MUFU.EX2.F16 is slower) 465, 701, and lse off by 1e-2; the rare path through local
@@ -51,6 +52,7 @@ constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D;
 constexpr i32 kQStages = D == 256 ? 1 : 2;
 constexpr i32 kStages = D == 256 ? 2 : 4;   // of K and of V^T, powers of two
 constexpr i32 kVStages = 2;
+constexpr i32 kTransposers = 2;   // warps
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 232, kProducerRegisters = WGS == 2 ? 40 : 32;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
@@ -70,7 +72,11 @@ struct Ring {
 };
 
 struct Work {
-    i32 b, head, first_row, tiles;
+    i32 b, head, first_row, tiles, first_tile;
+
+    // The i-th tile of keys: from last to first, but one that every row sees whole comes before all: it gives the rows their references, and
+    // then a masked tile is like any other. (A row's only key so far is a poor reference: the next tile's recomputation cost 8 us a row tile.)
+    WS_DEV_MEMBER i32 keys_at(i32 i) const { return !WS_CAUSAL ? tiles - 1 - i : i == 0 ? first_tile : tiles - i > first_tile ? tiles - i : tiles - 1 - i; }
 };
 
 // The i-th tile of this CTA: rounds run forwards and backwards in turn, so that shares of a falling list of lengths are even.
@@ -87,6 +93,7 @@ WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
     w.first_row = m * ROWS;
     const i32 last = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + min(p.Sq, w.first_row + ROWS)) : p.Sk;
     w.tiles = last > 0 ? (last + KEYS - 1) / KEYS : 0;
+    w.first_tile = max(0, min(p.Sk, p.Sk - p.Sq + w.first_row + 1) / KEYS - 1);
     return true;
 }
 
@@ -107,12 +114,11 @@ WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 fir
     for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * rows * 128, map, bar, half * 128, first, head, b);
 }
 
-WS_DEV void produce(const Params& p, const TensorMap* qm, const TensorMap* km, const TensorMap* vm, u32 base, const Bars& bars) {
+WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars) {
     Ring<kQStages> q;
     Ring<kStages> k;
-    Ring<kVStages> v;
     Work w;
-    for (i32 i = 0; work_of(p, i, w); ++i) {
+    for (i32 round = 0; work_of(p, round, w); ++round) {
         if (w.tiles == 0) continue;
         const i32 kv_head = w.head / p.group;
         mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
@@ -121,14 +127,26 @@ WS_DEV void produce(const Params& p, const TensorMap* qm, const TensorMap* km, c
         for (i32 g = 0; g < WGS; ++g) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, bars.q_full(q.slot), 64, w.first_row + 64 * g, w.head, w.b);
         q.next();
 #pragma unroll 1
-        for (i32 t = w.tiles - 1; t >= 0; --t) {
+        for (i32 i = 0; i < w.tiles; ++i) {
             mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
             mbarrier_expect_tx(bars.k_full(k.slot), kTileBytes);
-            load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, t * KEYS, kv_head, w.b);
+            load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
             k.next();
+        }
+    }
+}
+
+// V does not wait for K's slots: it has a transposition before it.
+WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars) {
+    Ring<kVStages> v;
+    Work w;
+    for (i32 round = 0; work_of(p, round, w); ++round) {
+        const i32 kv_head = w.head / p.group;
+#pragma unroll 1
+        for (i32 i = 0; i < w.tiles; ++i) {
             mbarrier_wait(bars.v_empty(v.slot), v.phase ^ 1);
             mbarrier_expect_tx(bars.v_full(v.slot), kTileBytes);
-            load_rows(base + kV + v.slot * kTileBytes, vm, bars.v_full(v.slot), KEYS, t * KEYS, kv_head, w.b);
+            load_rows(base + kV + v.slot * kTileBytes, vm, bars.v_full(v.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
             v.next();
         }
     }
@@ -139,10 +157,10 @@ WS_DEV void transpose(const Params& p, u32 base, const Bars& bars, u32 warp, u32
     Ring<kStages> vt;
     Work w;
     for (i32 i = 0; work_of(p, i, w); ++i) {
-        for (i32 t = w.tiles - 1; t >= 0; --t) {
+        for (i32 t = 0; t < w.tiles; ++t) {
             mbarrier_wait(bars.v_full(v.slot), v.phase);
             mbarrier_wait(bars.vt_empty(vt.slot), vt.phase ^ 1);
-            transpose_tile<D, KEYS>(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kTileBytes, warp, 3, lane);
+            transpose_share<D, KEYS, kTransposers>(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kTileBytes, warp, lane);
             fence_async_shared();
             __syncwarp();
             if (lane == 0) {
@@ -155,13 +173,13 @@ WS_DEV void transpose(const Params& p, u32 base, const Bars& bars, u32 warp, u32
     }
 }
 
-// S = Q K^T for one half of a tile's keys, issued, not waited for.
+// S = Q K^T for one half of a tile's keys, issued, not waited for. q and k are low words of descriptors, as vt below.
 WS_DEV void issue_scores(float (&s)[KEYS / 4], u32 q, u32 k, i32 half) {
     wgmma_fence();
 #pragma unroll
     for (i32 i = 0; i < D / 32; ++i) {
-        const u64 a = matrix_desc<kPitch>(q + (i / 4) * (64 * 128) + (i % 4) * 32);
-        const u64 b = matrix_desc<kPitch>(k + half * (KEYS / 2 * kPitch) + (i / 4) * (KEYS * 128) + (i % 4) * 32);
+        const u64 a = desc_at<kPitch>(q, (i / 4) * (64 * 128) + (i % 4) * 32);
+        const u64 b = desc_at<kPitch>(k, half * (KEYS / 2 * kPitch) + (i / 4) * (KEYS * 128) + (i % 4) * 32);
         wgmma(s, a, b, i != 0);
     }
     wgmma_commit();
@@ -174,7 +192,7 @@ WS_DEV void issue_values(float (&t)[32], const u32 (&pr)[2][KEYS / 16], u32 vt, 
     for (i32 k = 0; k < KEYS / 32; ++k) {
         const u32(&h)[KEYS / 16] = pr[k / 2];
         const u32 a[4] = {h[4 * (k % 2)], h[4 * (k % 2) + 1], h[4 * (k % 2) + 2], h[4 * (k % 2) + 3]};
-        const u64 b = matrix_desc<128>(vt + slice * (64 * 128) + k * 32);
+        const u64 b = desc_at<128>(vt, slice * (64 * 128) + k * 32);
         wgmma(t, a, b, k != 0 || accumulate);
     }
     wgmma_commit();
@@ -271,7 +289,8 @@ struct Consume {
         if (elected) mbarrier_arrive(bar);
     }
     WS_DEV_MEMBER u32 k_at(u32 n) const { return base + kK + n % kStages * kTileBytes; }
-    WS_DEV_MEMBER u32 vt_at(u32 n) const { return base + kVt + n % kStages * kTileBytes; }
+    WS_DEV_MEMBER u32 k_desc(u32 n) const { return desc_low(base + kK) + n % kStages * (kTileBytes / 16); }
+    WS_DEV_MEMBER u32 vt_desc(u32 n) const { return desc_low(base + kVt) + n % kStages * (kTileBytes / 16); }
     WS_DEV_MEMBER void wait_k(u32 n) const { mbarrier_wait(bars.k_full(n % kStages), n / kStages & 1); }
     WS_DEV_MEMBER void wait_vt(u32 n) const { mbarrier_wait(bars.vt_full(n % kStages), n / kStages & 1); }
     WS_DEV_MEMBER void release_k(u32 n) const { release(bars.k_empty(n % kStages)); }
@@ -301,37 +320,46 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
             const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
             const u32 q_at = base + q.slot * kQBytes + group * 64 * D;
+            const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             mbarrier_wait(bars.q_full(q.slot), q.phase);
-            for (i32 t = w.tiles - 1; t >= mine; --t, ++n) {
-                io.wait_k(n);
-                io.release_k(n);
-                io.wait_vt(n);
-                io.release_vt(n);
-            }
             float s[2][KEYS / 4], x[kKeep ? D / 64 : 1][32];
             u32 pr[2][KEYS / 16];
             i32 held = 0;   // tiles in x
 #pragma unroll 1
-            for (i32 t = mine - 1; t >= 0; --t, ++n) {
+            for (i32 j = 0; j < w.tiles; ++j, ++n) {
+                const i32 t = w.keys_at(j);
                 LAP(5);
                 io.wait_k(n);
                 LAP(0);
+                if (WS_CAUSAL && t >= mine) {
+                    io.release_k(n);
+                    io.wait_vt(n);
+                    io.release_vt(n);
+                    continue;
+                }
                 const bool masked = (t + 1) * KEYS > clear;
                 float t0 = 0.0f, t1 = 0.0f;
                 bool certain = false;
-                issue_scores(s[0], q_at, io.k_at(n), 0);
-                issue_scores(s[1], q_at, io.k_at(n), 1);
+                const u32 k_desc = io.k_desc(n);
+                issue_scores(s[0], q_desc, k_desc, 0);
+                issue_scores(s[1], q_desc, k_desc, 1);
                 wgmma_wait<1>();
                 pin(s[0]);
                 LAP(1);
-                if (t != mine - 1 && !masked) {
+                auto hide = [&](i32 half) {
+                    const i32 seen = p.Sk - p.Sq + row0 + 1, first_key = t * KEYS + half * (KEYS / 2) + 2 * static_cast<i32>(lane4);
+                    mask_keys(s[half], first_key, WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+                };
+                if (j != 0) {
+                    if (WS_CAUSAL && masked) hide(0);
                     exponentials<KEYS / 4, WS_POLY>(s[0], me.c, me.c, me.bias0, me.bias1, t0, t1);
                     pack_probabilities(s[0], pr[0]);
                     wgmma_wait<0>();
                     pin(s[1]);
+                    if (WS_CAUSAL && masked) hide(1);
                     exponentials<KEYS / 4, WS_POLY>(s[1], me.c, me.c, me.bias0, me.bias1, t0, t1);
                     pack_probabilities(s[1], pr[1]);
-                    certain = __all_sync(0xFFFFFFFFu, fmaxf(t0, t1) <= kLargest);
+                    certain = __all_sync(0xFFFFFFFFu, t0 <= kLargest && t1 <= kLargest);   // nor is it for a NaN: a masked key of a row that has seen none
                     if (!certain) {
                         // A new maximum: the exponentials are lost. Through local memory, so that this rare path costs the others no registers.
                         float scores[KEYS / 2];
@@ -346,10 +374,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 }
                 if (!certain) {
                     if (masked) {
-                        const i32 seen = p.Sk - p.Sq + row0 + 1, first = t * KEYS + 2 * static_cast<i32>(lane4);
-#pragma unroll
-                        for (i32 i = 0; i < 2; ++i)
-                            mask_keys(s[i], first + i * (KEYS / 2), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+                        hide(0);
+                        hide(1);
                     }
                     float top0, top1, other0, other1, a0, a1;
                     row_max(s[0], top0, top1);
@@ -376,13 +402,14 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 LAP(2);
                 io.wait_vt(n);
                 LAP(3);
+                const u32 vt_desc = io.vt_desc(n);
                 if (kKeep) {
 #pragma unroll
-                    for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) issue_values(x[i], pr, io.vt_at(n), i, held);
+                    for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) issue_values(x[i], pr, vt_desc, i, held);
                     wgmma_wait<0>();
 #pragma unroll
                     for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) pin(x[i]);
-                    if (++held == kFold || t == 0) {
+                    if (++held == kFold || j == w.tiles - 1) {   // its last tile is tile 0, or the only one
 #pragma unroll
                         for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) me.fold(x[i], i);
                         held = 0;
@@ -390,11 +417,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 } else {
                     // Two slices of 64 dimensions at a time are under way; each is folded while the next one runs.
                     float y[2][32];
-                    issue_values(y[0], pr, io.vt_at(n), 0, 0);
+                    issue_values(y[0], pr, vt_desc, 0, 0);
 #pragma unroll
                     for (i32 i = 0; i < D / 64; ++i) {
                         if (i + 1 < D / 64) {
-                            issue_values(y[(i + 1) % 2], pr, io.vt_at(n), i + 1, 0);
+                            issue_values(y[(i + 1) % 2], pr, vt_desc, i + 1, 0);
                             wgmma_wait<1>();
                         } else {
                             wgmma_wait<0>();
@@ -442,13 +469,13 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
     attention_forward(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map) {
     extern __shared__ __align__(1024) u8 smem[];
-    const u32 base = smem_addr(smem), group = threadIdx.x / 128, thread = threadIdx.x % 128;
+    const u32 base = smem_addr(smem), group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0), thread = threadIdx.x % 128;   // a shuffle tells the compiler that all lanes have the same
     const Bars bars{base + kBars};
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
         for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.k_full(i), 1), mbarrier_init(bars.k_empty(i), 4 * WGS);
-        for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), 3);
-        for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.vt_full(i), 3), mbarrier_init(bars.vt_empty(i), 4 * WGS);
+        for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), kTransposers);
+        for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.vt_full(i), kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);
         mbarrier_init_fence();
     }
     __syncthreads();
@@ -456,8 +483,9 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
     wait_for_earlier_kernels();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
-        if (thread / 32 < 3) transpose(p, base, bars, thread / 32, thread % 32);
-        else if (thread == 96) produce(p, &q_map, &k_map, &v_map, base, bars);
+        if (thread / 32 < kTransposers) transpose(p, base, bars, thread / 32, thread % 32);
+        else if (thread == 64) produce_v(p, &v_map, base, bars);
+        else if (thread == 96) produce_qk(p, &q_map, &k_map, base, bars);
     } else {
         registers_raise<kConsumerRegisters>();
         consume(p, base, bars, group - 1, thread);

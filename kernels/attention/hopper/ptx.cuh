@@ -58,6 +58,14 @@ WS_DEV void tma_load_4d(u32 smem, const TensorMap* map, u32 bar, i32 c0, i32 c1,
         : "memory");
 }
 
+// The same, to the same place of every CTA of the cluster whose bit is set; each has its own barrier there, which counts what arrives at it.
+WS_DEV void tma_multicast_4d(u32 smem, const TensorMap* map, u32 bar, i32 c0, i32 c1, i32 c2, i32 c3, u32 ctas) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem),
+        "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(static_cast<u16>(ctas))
+        : "memory");
+}
+
 // ---- cp.async (9.7.9.25): 16 bytes; with 0 valid bytes it fills zeros ----
 
 WS_DEV void cp_async_16(u32 smem, const void* gmem, u32 valid_bytes) {
@@ -70,6 +78,9 @@ template <int N>
 WS_DEV void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
+
+// Brings the line of 128 bytes that holds `gmem` into the L2: a hint, which orders nothing (9.7.9.15).
+WS_DEV void prefetch_l2(const void* gmem) { asm volatile("prefetch.global.L2 [%0];" ::"l"(gmem)); }
 
 // ---- barriers, fences and registers ----
 
@@ -194,6 +205,9 @@ WS_DEV u32 cluster_rank() {
 
 // Arrives without ordering memory: for telling the others only that this CTA runs and has initialised its barriers (after mbarrier_init_fence).
 WS_DEV void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
+// Releases what was written before: barriers that other CTAs will use.
+WS_DEV void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 
 WS_DEV void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 

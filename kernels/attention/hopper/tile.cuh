@@ -56,11 +56,12 @@ WS_DEV float q_scale_of(const Params& p, i32 b, const Row& r) {
 
 // S = Q K^T of one tile, issued, not waited for. Q's registers are A operands.
 WS_DEV void issue_scores(float (&s)[KEYS / 2], const u32 (&q)[D / 8], u32 k) {
+    const u32 k_low = desc_low(k);
     wgmma_fence();
 #pragma unroll
     for (i32 i = 0; i < D / 32; ++i) {
         const u32 a[4] = {q[4 * i], q[4 * i + 1], q[4 * i + 2], q[4 * i + 3]};
-        const u64 b = matrix_desc<kPitch>(k + (i / 4) * (KEYS * 128) + (i % 4) * 32);
+        const u64 b = desc_at<kPitch>(k_low, (i / 4) * (KEYS * 128) + (i % 4) * 32);
         wgmma(s, a, b, i != 0);
     }
     wgmma_commit();
@@ -69,11 +70,12 @@ WS_DEV void issue_scores(float (&s)[KEYS / 2], const u32 (&q)[D / 8], u32 k) {
 // T = P V for 64 of the head's dimensions, issued, not waited for.
 WS_DEV void issue_values(float* t, const u32 (&pr)[KEYS / 8], u32 vt, i32 slice) {
     float(&x)[32] = *reinterpret_cast<float(*)[32]>(t);
+    const u32 vt_low = desc_low(vt);
     wgmma_fence();
 #pragma unroll
     for (i32 k = 0; k < KEYS / 32; ++k) {
         const u32 a[4] = {pr[4 * k], pr[4 * k + 1], pr[4 * k + 2], pr[4 * k + 3]};
-        const u64 b = matrix_desc<KEYS>(vt + slice * (64 * KEYS) + k * 32);
+        const u64 b = desc_at<KEYS>(vt_low, slice * (64 * KEYS) + k * 32);
         wgmma(x, a, b, k != 0);
     }
     wgmma_commit();

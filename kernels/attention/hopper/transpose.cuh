@@ -28,3 +28,28 @@ WS_DEV void transpose_tile(u32 v, u32 vt, u32 unit, u32 step, u32 lane) {
                     __byte_perm(r[2], r[3], 0x6420), __byte_perm(r[2], r[3], 0x7531));
     }
 }
+
+// The same by kWarps warps that do nothing else: warp `part` takes a share of the keys, and every address is a register plus a constant.
+template <int kDim, int kKeys, int kWarps>
+WS_DEV void transpose_share(u32 v, u32 vt, u32 part, u32 lane) {
+    constexpr u32 kPitch = kDim < 128 ? kDim : 128, kAcross = kDim / 32, kDeep = kKeys / 16 / kWarps;
+    static_assert(kKeys / 16 % kWarps == 0, "warps share the keys evenly");
+    asm volatile("" : "+r"(lane));   // PERF: addresses are made anew for each tile: kept through the caller's loop they would be spilled
+    const u32 mix = kPitch == 128 ? lane & 7 : lane >> 1 & 3, mix_t = kKeys == 128 ? lane & 7 : lane >> 1 & 3;
+    const u32 from = v + (part * kDeep * 16 + (lane & 15)) * kPitch, column = ((lane >> 4) ^ mix) << 4;
+    const u32 to = vt + lane * kKeys;
+#pragma unroll
+    for (u32 k = 0; k < kDeep; ++k) {
+        const u32 row = to + (((part * kDeep + k) ^ mix_t) << 4);
+#pragma unroll
+        for (u32 d = 0; d < kAcross; d += 2) {
+            u32 r[2][4];
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i) ldmatrix_x4_trans(r[i], from + (column ^ (((d + i) & 3) << 5)) + ((d + i) / 4) * (kKeys * 128) + k * 16 * kPitch);
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i)
+                stmatrix_x4(row + (d + i) * 32 * kKeys, __byte_perm(r[i][0], r[i][1], 0x6420), __byte_perm(r[i][0], r[i][1], 0x7531),
+                            __byte_perm(r[i][2], r[i][3], 0x6420), __byte_perm(r[i][2], r[i][3], 0x7531));
+        }
+    }
+}
