@@ -144,6 +144,9 @@ def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, 
     # 192 rows to a CTA suit D 64, but not where 256 would fill the SMs once and 192 a little more than once.
     if s.D == 64 and not wgs and not s.causal and ceil_div(s.Sq, 256) * s.Hq * s.B <= sms < ceil_div(s.Sq, 192) * s.Hq * s.B:
         wgs = 4
+    # Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
+    if s.D == 64 and not wgs and s.causal and ceil_div(s.Sq, 192) * s.Hq * s.B < 2 * sms:
+        wgs = 2
     wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
     row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = row_tiles * s.Hq * s.B
