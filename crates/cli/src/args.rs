@@ -39,6 +39,8 @@ pub struct Common {
 pub enum Command {
     /// Gates 1 and 2: compile the kernels, execute them, compare with f64
     Check(Box<CheckArgs>),
+    /// The evolution loop: proposals through the gates, the best kept; without a GPU ranked by an estimate
+    Evolve(Box<EvolveArgs>),
     /// Tasks with their shapes, kernels with their levers, targets, distributions
     List,
     /// What a finding or an error means: a wrong kernel, the right one, how to mend it
@@ -133,6 +135,95 @@ pub struct CheckArgs {
     /// Judge anew what has passed before
     #[arg(long)]
     pub fresh: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct EvolveArgs {
+    /// The candidate to begin with: a file, or a built-in's name; the ladder's level_07 if neither it nor a task is given
+    pub file: Option<String>,
+    /// The task; the file's own if not given
+    #[arg(long)]
+    pub task: Option<String>,
+    /// What a proposer is told, and how the population is kept, as EvoEngineer has them
+    #[arg(long, value_enum, default_value_t = VariantArg::Free)]
+    pub variant: VariantArg,
+    /// single, elite:K or islands:NxK, where it is not to be the variant's own
+    #[arg(long, value_name = "KIND", value_parser = population)]
+    pub population: Option<warpsmith_evolve::archive::PopulationKind>,
+    /// levers, or replay:FILE.jsonl
+    #[arg(long, default_value = "levers")]
+    pub proposer: String,
+    /// Evaluations, or evaluations=40,calls=30,tokens=200000,usd=5,gpu_seconds=600,seconds=3600
+    #[arg(long, default_value = "40")]
+    pub budget: String,
+    /// Decides every draw
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Where the search begins: the default levers, or a corner that the seed draws
+    #[arg(long, value_enum, default_value_t = StartArg::Default)]
+    pub start: StartArg,
+    /// Shapes that every solution is judged on; the task's default ones if not given
+    #[arg(long, value_delimiter = ',')]
+    pub shapes: Vec<String>,
+    /// The target that is judged; the kernel's first one if not given
+    #[arg(long)]
+    pub target: Option<String>,
+    /// The device whose rates the estimate takes: L4, A100, H100, H200
+    #[arg(long, default_value = "L4")]
+    pub device: String,
+    /// Where gate 2 runs
+    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    pub backend: BackendArg,
+    /// A lever that is kept at this value, NAME=VALUE; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// A named configuration to begin with
+    #[arg(long)]
+    pub config: Option<String>,
+    /// Solutions that are proposed before the first of them is judged; decides the course
+    #[arg(long, default_value_t = 2)]
+    pub batch: usize,
+    /// Solutions that are judged at once; one for each core if not given, and without effect on the course
+    #[arg(long)]
+    pub workers: Option<usize>,
+    /// Go on with this loop
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["file", "rerun"])]
+    pub resume: Option<PathBuf>,
+    /// Work this loop's journal through again, without any evaluation, and compare
+    #[arg(long, value_name = "RUN", conflicts_with = "file")]
+    pub rerun: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum VariantArg {
+    Free,
+    Insight,
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StartArg {
+    Default,
+    Random,
+}
+
+/// `single`, `elite:3`, `islands:4x3`.
+fn population(text: &str) -> Result<warpsmith_evolve::archive::PopulationKind, String> {
+    use warpsmith_evolve::archive::PopulationKind;
+    let number = |n: &str| match n.parse::<usize>() {
+        Ok(n) if (1..=1000).contains(&n) => Ok(n),
+        _ => Err(format!("{n:?} is not a number from 1 to 1000")),
+    };
+    match text.split_once(':') {
+        None if text == "single" => Ok(PopulationKind::Single),
+        None if text == "elite" => Ok(PopulationKind::Elite { keep: 3 }),
+        Some(("elite", keep)) => Ok(PopulationKind::Elite { keep: number(keep)? }),
+        Some(("islands", sizes)) => {
+            let (islands, keep) = sizes.split_once('x').ok_or("write islands:NxK")?;
+            Ok(PopulationKind::Islands { islands: number(islands)?, keep: number(keep)? })
+        }
+        _ => Err("write single, elite:K or islands:NxK".into()),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]

@@ -76,6 +76,21 @@ impl From<warpsmith_store::RunDirError> for CliError {
     }
 }
 
+impl From<warpsmith_store::LoopDirError> for CliError {
+    fn from(e: warpsmith_store::LoopDirError) -> Self {
+        use warpsmith_store::LoopDirError::{Exists, Log, MissingText, NotWritable};
+        let text = e.to_string();
+        match e {
+            Exists(_) => CliError::usage("run-exists", text).hint("name another folder with --out, or remove that one"),
+            NotWritable { .. } => CliError::environment("output-not-writable", text)
+                .hint("choose a folder that you may write to with --out"),
+            Log(_) | MissingText { .. } => {
+                CliError::usage("run-unreadable", text).hint("is it the folder of a `warpsmith evolve`?")
+            }
+        }
+    }
+}
+
 impl From<warpsmith_eval::EvalError> for CliError {
     fn from(e: warpsmith_eval::EvalError) -> Self {
         let exit = if e.is_usage() { 2 } else { 3 };

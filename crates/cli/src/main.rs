@@ -5,6 +5,7 @@ mod artifacts;
 mod catalog;
 mod cmd;
 mod error;
+mod evolve;
 mod interrupt;
 mod output;
 mod paths;
@@ -42,6 +43,7 @@ fn dispatch(cli: &Cli) -> Result<i32, CliError> {
     match &cli.command {
         None => cmd::check::main_job(common),
         Some(Command::Check(check)) => cmd::check::check(common, check),
+        Some(Command::Evolve(args)) => cmd::evolve::evolve(common, args),
         Some(Command::List) => cmd::list::list(common),
         Some(Command::Explain { code }) => cmd::explain::explain(common, code.as_deref()),
         Some(Command::New(what)) => cmd::new::new(common, what),

@@ -24,13 +24,7 @@ pub struct Session {
 impl Session {
     /// Makes the run's folder with its first event.
     pub fn begin(common: &Common, path: &Path, device: Option<String>) -> Result<Self, CliError> {
-        let environment = Environment {
-            os: std::env::consts::OS.into(),
-            arch: std::env::consts::ARCH.into(),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            toolkit: None,
-            device,
-        };
+        let environment = environment(device);
         let first = Event::RunStarted { run: info(path), environment: environment.clone() };
         let run = RunDir::create(path, first)?;
         Ok(Session { run, environment, judged: 0, is_latest: common.out.is_none(), interrupted: false })
@@ -131,7 +125,19 @@ fn criteria(record: &RunRecord, tasks: &[Task]) -> Vec<AcceptRecord> {
     found
 }
 
-fn info(path: &Path) -> RunInfo {
+/// This machine.
+pub fn environment(device: Option<String>) -> Environment {
+    Environment {
+        os: std::env::consts::OS.into(),
+        arch: std::env::consts::ARCH.into(),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        toolkit: None,
+        device,
+    }
+}
+
+/// This command, as a run at `path`.
+pub fn info(path: &Path) -> RunInfo {
     let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
     RunInfo {
         name,

@@ -191,6 +191,8 @@ pub struct Counters {
     pub covered_instructions: u64,
     /// Warp-instructions by mnemonic.
     pub by_mnemonic: BTreeMap<String, u64>,
+    /// Warp-instructions by opcode as written, modifiers included.
+    pub by_opcode: BTreeMap<String, u64>,
     /// Opcodes that ran with an approximation of the hardware's result.
     pub approximate: BTreeMap<String, u64>,
 }

@@ -372,6 +372,7 @@ fn count(program: &Program, machine: &Machine, counts: &[u64], lane_instructions
             let i = &code.instrs[pc];
             let mnemonic = &code.mnemonics[usize::from(code.mnemonic_of[pc])];
             *c.by_mnemonic.entry(mnemonic.clone()).or_default() += n;
+            *c.by_opcode.entry(code.sites[pc].opcode.clone()).or_default() += n;
             if i.op == Op::Mma {
                 c.tensor_ops += n;
             }

@@ -259,6 +259,17 @@ pub struct ExecutionRecord {
     pub covered_instructions: u64,
     #[serde(default)]
     pub approximate: BTreeMap<String, u64>,
+    /// By launch, in the plan's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub launches: Vec<LaunchExecution>,
+}
+
+/// What one launch executed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LaunchExecution {
+    pub entry: String,
+    /// Warp-instructions by opcode as PTX has it.
+    pub opcodes: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

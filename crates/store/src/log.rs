@@ -81,6 +81,11 @@ impl Log {
         parse(path, &text[..complete])
     }
 
+    /// The file is called otherwise from now on: for messages.
+    pub(crate) fn moved_to(&mut self, path: PathBuf) {
+        self.path = path;
+    }
+
     /// Appends one event; it is on its way to the disk when this returns.
     ///
     /// # Errors

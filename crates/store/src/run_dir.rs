@@ -109,7 +109,7 @@ impl RunDir {
     }
 }
 
-fn occupied(path: &Path) -> bool {
+pub(crate) fn occupied(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_some(),
         Err(_) => path.symlink_metadata().is_ok(),
@@ -126,18 +126,18 @@ fn append(journal: &mut File, seq: u64, event: &Event) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn open_to_all(folder: &Path) -> io::Result<()> {
+pub(crate) fn open_to_all(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
 }
 
 #[cfg(not(unix))]
-fn open_to_all(_: &Path) -> io::Result<()> {
+pub(crate) fn open_to_all(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
 #[cfg(unix)]
-fn point_at(latest: &Path, name: &Path) -> io::Result<()> {
+pub(crate) fn point_at(latest: &Path, name: &Path) -> io::Result<()> {
     if latest.is_symlink() {
         fs::remove_file(latest)?;
     }
@@ -145,7 +145,7 @@ fn point_at(latest: &Path, name: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn point_at(latest: &Path, name: &Path) -> io::Result<()> {
+pub(crate) fn point_at(latest: &Path, name: &Path) -> io::Result<()> {
     fs::write(latest, name.to_string_lossy().as_bytes())
 }
 

@@ -125,8 +125,10 @@ fn tested(root: &Path, tasks: &TaskSet) -> Result<Vec<Candidate>, String> {
     Ok(found)
 }
 
+type Case = (Setting, warpsmith_spec::Workload, String);
+
 /// The default setting and each configuration, on each workload whose parts may be compiled in, for each target.
-fn cases(candidate: &Candidate, task: &Task) -> Result<Vec<(Setting, warpsmith_spec::Workload, String)>, String> {
+fn cases(candidate: &Candidate, task: &Task) -> Result<Vec<Case>, String> {
     let text = |e: warpsmith_spec::SpecError| e.to_string();
     let mut settings = vec![candidate.default_setting()];
     for config in &candidate.configs {
@@ -137,12 +139,34 @@ fn cases(candidate: &Candidate, task: &Task) -> Result<Vec<(Setting, warpsmith_s
     let shapes = if named.is_empty() { task.default_shapes.clone() } else { named };
     // Scales per head, the default: the other layouts would treble the layer.
     let asked = WorkloadRequest { shapes, formats: candidate.formats.clone(), ..Default::default() };
+    let mut found = applicable(candidate, &settings, &expand(task, candidate, &asked).map_err(text)?)?;
+    found.extend(lever_space(candidate, task)?);
+    Ok(found)
+}
+
+/// Every setting of a built-in kernel's levers on the default workloads: the space that `warpsmith evolve` searches without a compiler.
+fn lever_space(candidate: &Candidate, task: &Task) -> Result<Vec<Case>, String> {
+    let text = |e: warpsmith_spec::SpecError| e.to_string();
+    if candidate.levers.is_empty() || !candidate.configs.is_empty() || !candidate.name.starts_with("kernels/") {
+        return Ok(Vec::new());
+    }
+    let sweep = warpsmith_spec::LeverRequest { sweep: true, ..Default::default() };
+    let settings = candidate.settings(&sweep).map_err(text)?;
+    let workloads = expand(task, candidate, &WorkloadRequest::default()).map_err(text)?;
+    applicable(candidate, &settings, &workloads)
+}
+
+fn applicable(
+    candidate: &Candidate,
+    settings: &[Setting],
+    workloads: &[warpsmith_spec::Workload],
+) -> Result<Vec<Case>, String> {
     let mut found = Vec::new();
-    for workload in expand(task, candidate, &asked).map_err(text)? {
-        for setting in &settings {
+    for workload in workloads {
+        for setting in settings {
             for name in &candidate.targets {
-                let target = target::find(name).map_err(text)?;
-                if candidate.applicable(setting, &workload, target).is_ok() {
+                let target = target::find(name).map_err(|e| e.to_string())?;
+                if candidate.applicable(setting, workload, target).is_ok() {
                     found.push((setting.clone(), workload.clone(), name.clone()));
                 }
             }

@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod check;
 pub mod doctor;
+pub mod evolve;
 pub mod explain;
 pub mod list;
 pub mod new;

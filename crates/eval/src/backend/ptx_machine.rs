@@ -13,7 +13,7 @@ use warpsmith_machine::{
 };
 use warpsmith_num::tensor_core::{Generation, Numerics};
 use warpsmith_spec::plan::{Parameter, ResolvedArg, ResolvedLaunch};
-use warpsmith_spec::record::{ExecutionRecord, FindingRecord, Severity};
+use warpsmith_spec::record::{ExecutionRecord, FindingRecord, LaunchExecution, Severity};
 use warpsmith_spec::words::DType;
 
 /// Programs that are kept loaded.
@@ -86,7 +86,7 @@ impl Backend for PtxMachine {
             };
             let outcome = launch(&program, &mut session.memory, &prepared, &options);
             left = left.saturating_sub(outcome.counters.warp_instructions);
-            session.add(&outcome.counters, &outcome.printed);
+            session.add(&step.entry, &outcome.counters, &outcome.printed);
             session.findings.extend(outcome.findings.iter().map(|f| finding(f, step, job)));
             let end = match outcome.end {
                 End::Completed => continue,
@@ -217,8 +217,9 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn add(&mut self, c: &Counters, printed: &str) {
+    fn add(&mut self, entry: &str, c: &Counters, printed: &str) {
         let e = &mut self.execution;
+        e.launches.push(LaunchExecution { entry: entry.to_string(), opcodes: c.by_opcode.clone() });
         e.warp_instructions += c.warp_instructions;
         e.lane_instructions += c.lane_instructions;
         e.tensor_ops += c.tensor_ops;

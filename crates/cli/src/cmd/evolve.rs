@@ -1,0 +1,272 @@
+//! `warpsmith evolve`: a loop begun, gone on with or worked through again; told while it runs, and left with its record.
+
+use crate::args::{BackendArg, Common, EvolveArgs, StartArg};
+use crate::artifacts::Artifacts;
+use crate::catalog::{Catalog, Entry};
+use crate::error::CliError;
+use crate::evolve::{Bench, Gates, Observed, Outcomes};
+use crate::{interrupt, output, paths, progress, session};
+use std::path::Path;
+use warpsmith_evolve::driver::{Driver, Ended, Journal};
+use warpsmith_evolve::solution::{Levers, Operator};
+use warpsmith_evolve::{
+    Budget, Event, EvolveRecord, LoopRequest, ProposerKind, Solution, Space, State, Variant, estimate, record,
+};
+use warpsmith_spec::LeverRequest;
+use warpsmith_spec::record::Environment;
+use warpsmith_store::{LoopDir, text_hash};
+
+/// Where no file is named: the ladder's kernel with the largest lever space.
+const DEFAULT_KERNEL: &str = "level_07";
+const DEFAULT_TASK: &str = "fp8_sdpa";
+/// The draws that choose a start by lot.
+const START_STREAM: u64 = 0x5743;
+
+pub fn evolve(common: &Common, args: &EvolveArgs) -> Result<i32, CliError> {
+    match (&args.resume, &args.rerun) {
+        (Some(run), _) => resume(common, run, args),
+        (None, Some(run)) => rerun(common, run),
+        (None, None) => begin(common, args),
+    }
+}
+
+/// A loop from its beginning.
+fn begin(common: &Common, args: &EvolveArgs) -> Result<i32, CliError> {
+    let mut catalog = Catalog::new()?;
+    let task = args.task.as_deref().map(|t| catalog.task_named(t)).transpose()?;
+    let entry = start_candidate(&catalog, args, task.as_deref())?;
+    let (request, start) = request(&catalog, args, &entry)?;
+    let path = paths::run_dir(common, "evolve");
+    let state = State::new(request.clone(), start.clone());
+    let gates = Gates::new(common, &catalog, &request, vec![entry.clone()], args.workers)?;
+    let first = Event::Started { request: Box::new(request), start: Box::new(start) };
+    let source = String::from_utf8_lossy(entry.candidate.source.as_bytes()).into_owned();
+    let folder = LoopDir::create(&path, &first, &[&source])?;
+    if common.out.is_none() {
+        folder.mark_latest();
+    }
+    drive(common, folder, state, &gates)
+}
+
+/// The candidate that the loop begins with, and whether it fits the task.
+fn start_candidate(catalog: &Catalog, args: &EvolveArgs, task: Option<&str>) -> Result<Entry, CliError> {
+    let wanted = task.unwrap_or(DEFAULT_TASK);
+    let entry = match &args.file {
+        Some(file) => catalog.find(file)?,
+        None if wanted == DEFAULT_TASK => catalog.find(DEFAULT_KERNEL)?,
+        None => {
+            let mut all = catalog.builtins(wanted)?;
+            all.sort_by_key(|e| std::cmp::Reverse(e.candidate.levers.len()));
+            all.into_iter().next().ok_or_else(|| {
+                CliError::usage("unknown-name", format!("no built-in kernel computes {wanted}"))
+                    .hint("name a file: `warpsmith evolve FILE.cu`")
+            })?
+        }
+    };
+    match task {
+        Some(task) if entry.candidate.task != task => Err(CliError::usage(
+            "unknown-name",
+            format!("{} is a candidate for {}, not for {task}", entry.typed, entry.candidate.task),
+        )
+        .hint("leave --task out, or name another file")),
+        _ => Ok(entry),
+    }
+}
+
+fn request(catalog: &Catalog, args: &EvolveArgs, entry: &Entry) -> Result<(LoopRequest, Solution), CliError> {
+    let candidate = &entry.candidate;
+    let levers = LeverRequest { set: args.set.clone(), config: args.config.clone(), sweep: true };
+    let settings = candidate.settings(&levers)?;
+    let space = Space { settings: settings.into_iter().map(|s| s.levers).collect() };
+    let target = match &args.target {
+        Some(target) => warpsmith_spec::target::find(target)?.name.to_string(),
+        None => candidate.targets.first().cloned().unwrap_or_default(),
+    };
+    let device = estimate::device(&args.device).ok_or_else(|| {
+        let names: Vec<&str> = estimate::DEVICES.iter().map(|d| d.name).collect();
+        CliError::usage("unknown-name", format!("there is no model of a device called {:?}", args.device))
+            .hint(format!("there are models of {}", names.join(", ")))
+    })?;
+    if args.backend == BackendArg::Gpu {
+        return Err(CliError::usage("wrong-usage", "evolve ranks by the PTX machine's estimate; times are not used yet")
+            .hint("leave --backend out"));
+    }
+    let variant = args.variant.variant();
+    let source = String::from_utf8_lossy(candidate.source.as_bytes()).into_owned();
+    let lines = || crate::evolve::replay_lines(catalog, entry, args);
+    let request = LoopRequest {
+        task: candidate.task.clone(),
+        shapes: args.shapes.clone(),
+        target,
+        backend: "ptx_machine".into(),
+        device: device.name.into(),
+        variant,
+        population: args.population.unwrap_or_else(|| variant.population()),
+        proposer: proposer(args, &lines)?,
+        rules: Default::default(),
+        budget: args.budget.parse::<Budget>().map_err(|e| CliError::usage("wrong-usage", e.to_string()))?,
+        fixes: 0,
+        seed: args.seed,
+        batch: args.batch.clamp(1, 64),
+        space,
+        lessons: None,
+    };
+    let start = Solution {
+        id: 0,
+        candidate: entry.typed.clone(),
+        source_sha256: text_hash(&source),
+        levers: start_levers(args, entry, &request)?,
+        parents: Vec::new(),
+        operator: Operator::Start,
+        change: "the start".into(),
+        rationale: None,
+    };
+    Ok((request, start))
+}
+
+fn proposer(
+    args: &EvolveArgs,
+    lines: &dyn Fn() -> Result<Vec<warpsmith_evolve::request::ReplayLine>, CliError>,
+) -> Result<ProposerKind, CliError> {
+    match args.proposer.split_once(':') {
+        None if args.proposer == "levers" => Ok(ProposerKind::Levers),
+        Some(("replay", _)) => Ok(ProposerKind::Replay { lines: lines()? }),
+        _ => Err(CliError::usage("wrong-usage", format!("there is no proposer {:?}", args.proposer))
+            .hint("--proposer levers, or replay:FILE.jsonl with lines {\"candidate\": ..., \"set\": {...}}")),
+    }
+}
+
+/// The default setting, or one drawn by the seed.
+fn start_levers(args: &EvolveArgs, entry: &Entry, request: &LoopRequest) -> Result<Levers, CliError> {
+    let settings = &request.space.settings;
+    if args.start == StartArg::Random && !settings.is_empty() {
+        let lots = warpsmith_num::philox::Philox4x32::new(args.seed, START_STREAM).permutation(settings.len());
+        return Ok(settings[lots[0]].clone());
+    }
+    let levers = LeverRequest { set: args.set.clone(), config: args.config.clone(), sweep: false };
+    Ok(entry.candidate.settings(&levers)?.into_iter().next().unwrap_or_default().levers)
+}
+
+/// A loop that was ended before its time.
+fn resume(common: &Common, run: &Path, args: &EvolveArgs) -> Result<i32, CliError> {
+    if common.out.is_some() {
+        return Err(CliError::usage("wrong-usage", "a loop is gone on with in its own folder").hint("leave --out away"));
+    }
+    let (folder, events) = LoopDir::open::<Event>(run)?;
+    let state = State::fold(&events).map_err(|e| unreadable(run, &e.to_string()))?;
+    let catalog = Catalog::new()?;
+    let entries = crate::evolve::entries(&catalog, run, &state)?;
+    let gates = Gates::new(common, &catalog, &state.request, entries, args.workers)?;
+    drive(common, folder, state, &gates)
+}
+
+fn drive(common: &Common, folder: LoopDir, state: State, gates: &Gates) -> Result<i32, CliError> {
+    let total = state.request.budget.evaluations;
+    let bar = progress::bar(total, common.json);
+    bar.set_position(state.account.evaluations);
+    let cancelled = interrupt::flag();
+    let mut journal = Kept { folder };
+    let (artifacts, bench) = (Artifacts::new(common)?, Bench::default());
+    let evaluator = gates.evaluator(&artifacts, &bench);
+    let mut observed = Observed::new(&bar, common);
+    let mut observe = |event: &Event, state: &State| observed.told(event, state);
+    let mut driver =
+        Driver { state, journal: &mut journal, evaluator: &evaluator, asker: None, observe: &mut observe };
+    let ended = driver.run(&|| cancelled.is_set());
+    let state = driver.state;
+    bar.finish_and_clear();
+    let ended = ended.map_err(|e| match gates.outcome() {
+        Some(error) => error,
+        None => CliError::environment("tool-defect", e.to_string()),
+    })?;
+    finish(common, &journal.folder, &state, &artifacts, ended)
+}
+
+/// Writes the record and says how it went.
+fn finish(
+    common: &Common,
+    folder: &LoopDir,
+    state: &State,
+    artifacts: &Artifacts,
+    ended: Ended,
+) -> Result<i32, CliError> {
+    let mut environment: Environment = session::environment(None);
+    environment.toolkit = artifacts.toolkit_ids();
+    let record = record(state, session::info(folder.path()), environment);
+    let outcomes = Outcomes { state, record: &record };
+    folder.write(Path::new("report.md"), outcomes.markdown().as_bytes())?;
+    let text = text(&record)?;
+    folder.write(Path::new("summary.json"), text.as_bytes())?;
+    if common.json {
+        output::out(&text);
+    } else {
+        output::out(&outcomes.terminal());
+        output::out(&format!("run: {}\n", folder.path().display()));
+    }
+    if ended == Ended::Cancelled {
+        output::err(&format!("go on with: warpsmith evolve --resume {}\n", folder.path().display()));
+        return Ok(interrupt::EXIT);
+    }
+    Ok(exit_code(&record))
+}
+
+/// 0 when the best passed.
+fn exit_code(record: &EvolveRecord) -> i32 {
+    let passed = |verdict| verdict == warpsmith_spec::record::VerdictWord::Passed;
+    i32::from(!record.best.as_ref().is_some_and(|b| passed(b.verdict)))
+}
+
+/// Works a journal through again, without GPU, model or evaluation, and says whether it arrives at the same state.
+fn rerun(common: &Common, run: &Path) -> Result<i32, CliError> {
+    let events = LoopDir::read::<Event>(run)?;
+    let state = State::fold(&events).map_err(|e| unreadable(run, &e.to_string()))?;
+    let differing = warpsmith_evolve::rerun::differences(&events);
+    let record = record(&state, session::info(run), session::environment(None));
+    let members: Vec<String> = state.archive.members().iter().map(|m| format!("#{} {}", m.id, m.value)).collect();
+    if common.json {
+        output::out(&text(&record)?);
+    } else {
+        output::out(&format!("{} events; the archive is {}\n", events.len(), members.join(", ")));
+    }
+    match differing {
+        None => Ok(0),
+        Some(why) => Err(CliError::environment("rerun-differs", format!("{}: {why}", run.display()))
+            .hint("was the journal made by another version of warpsmith?")),
+    }
+}
+
+fn text(record: &EvolveRecord) -> Result<String, CliError> {
+    let text =
+        serde_json::to_string_pretty(record).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
+    Ok(text + "\n")
+}
+
+fn unreadable(run: &Path, why: &str) -> CliError {
+    CliError::usage("run-unreadable", format!("{}: {why}", run.display()))
+        .hint("is it the folder of a `warpsmith evolve`?")
+}
+
+/// The loop's folder as its journal.
+struct Kept {
+    folder: LoopDir,
+}
+
+impl Journal for Kept {
+    fn push(&mut self, event: &Event) -> Result<(), String> {
+        self.folder.push(event).map_err(|e| e.to_string())
+    }
+
+    fn keep(&mut self, text: &str) -> Result<String, String> {
+        self.folder.keep(text).map_err(|e| e.to_string())
+    }
+}
+
+impl crate::args::VariantArg {
+    fn variant(self) -> Variant {
+        match self {
+            crate::args::VariantArg::Free => Variant::Free,
+            crate::args::VariantArg::Insight => Variant::Insight,
+            crate::args::VariantArg::Full => Variant::Full,
+        }
+    }
+}
