@@ -13,7 +13,12 @@ use crate::stream::{Event, EventKind, Stream};
 use std::sync::Arc;
 use std::time::Instant;
 
-const SUPPORT: &[u8] = include_bytes!("../support/support.ptx");
+/// By target; what is for no device in particular comes last.
+const SUPPORT: [(&str, &[u8]); 3] = [
+    ("sm_90", include_bytes!("../support/support.sm_90.cubin")),
+    ("sm_89", include_bytes!("../support/support.sm_89.cubin")),
+    ("", include_bytes!("../support/support.ptx")),
+];
 /// Rows of a table; a grid's second dimension has no more.
 const ROWS: usize = 1 << 14;
 const ROW_BYTES: usize = 32;
@@ -30,7 +35,8 @@ const FLUSH_BYTES: u64 = 64 << 20;
 pub(super) struct Support {
     arrange: Function,
     compare: Function,
-    flush: Function,
+    overwrite: Function,
+    read: Function,
     _module: Arc<Module>,
     table: DeviceBuffer,
     found: DeviceBuffer,
@@ -44,13 +50,16 @@ impl CudaDevice {
     /// Has them made, the first time.
     fn make_support(&mut self) -> Result<(), CudaError> {
         if self.support.is_none() {
-            let module = self.context.load(SUPPORT)?;
+            let device = self.context.device();
+            let image = SUPPORT.iter().find(|(target, _)| target.is_empty() || device.runs_cubin(target));
+            let module = self.context.load(image.map_or(&[][..], |(_, image)| image))?;
             let scratch = self.context.alloc((2 * self.context.device().l2_bytes).max(FLUSH_BYTES))?;
             scratch.fill(0, scratch.len(), 0)?;
             self.support = Some(Support {
                 arrange: module.function("ws_arrange")?,
                 compare: module.function("ws_compare")?,
-                flush: module.function("ws_flush")?,
+                overwrite: module.function("ws_overwrite")?,
+                read: module.function("ws_read")?,
                 _module: module,
                 table: self.context.alloc((ROWS * ROW_BYTES) as u64)?,
                 found: self.context.alloc((ROWS * ROW_BYTES) as u64)?,
@@ -147,12 +156,16 @@ impl CudaDevice {
         self.context.forget_persisting_l2()?;
         self.make_support()?;
         let support = self.support()?;
-        let mut arguments = Arguments::new();
-        arguments.address(support.scratch.address());
-        arguments.push(&(support.scratch.len() / 16).to_le_bytes()).push(&1u32.to_le_bytes());
         let blocks = 8 * self.context.device().sm_count.max(1);
         let geometry = Geometry { grid: [blocks, 1, 1], block: [THREADS, 1, 1], cluster: [1; 3], shared_bytes: 0 };
-        self.stream.launch(&support.flush, &geometry, &arguments)
+        // Read last: lines that are only read need not be written back while something is timed.
+        for (kernel, number) in [(&support.overwrite, 1u32), (&support.read, u32::MAX)] {
+            let mut arguments = Arguments::new();
+            arguments.address(support.scratch.address());
+            arguments.push(&(support.scratch.len() / 16).to_le_bytes()).push(&number.to_le_bytes());
+            self.stream.launch(kernel, &geometry, &arguments)?;
+        }
+        Ok(())
     }
 
     pub(super) fn replay_graph(&mut self, graph: Recorded, observe: bool) -> Result<(f64, Option<Reading>), CudaError> {

@@ -1,6 +1,8 @@
 // The worker's own kernels: what is done to buffers between launches that are timed. support.ptx is made of it by toolkit 13.0:
 //     nvcc -ptx -arch=compute_75 support.cu -o support.ptx
-// with its `.version 9.0` lowered to 8.4, so that drivers from 12.4 on take it (nothing here is newer than 7.0).
+// with its `.version 9.0` lowered to 8.4, so that drivers from 12.4 on take it (nothing here is newer than 7.0); and, so that no time goes into
+// compiling it on the devices that are meant first, for T in 89 90:
+//     nvcc -cubin -arch=sm_T support.cu -o support.sm_T.cubin
 // One launch does a whole table: blockIdx.y is the row. `Move`, `Check`, `Found` and the pattern are those of device.rs, byte by byte.
 #include <stdint.h>
 
@@ -90,12 +92,20 @@ extern "C" __global__ void __launch_bounds__(256) ws_compare(const Check* checks
          byte);
 }
 
-// Reads and writes every line of memory larger than L2.
-extern "C" __global__ void __launch_bounds__(256) ws_flush(uint4* at, uint64_t words, uint32_t add)
+// Writes every line of memory larger than L2.
+extern "C" __global__ void __launch_bounds__(256) ws_overwrite(uint4* at, uint64_t words, uint32_t value)
 {
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += (uint64_t)gridDim.x * blockDim.x)
+        at[i] = make_uint4(value, value, value, value);
+}
+
+// Reads every line of it, so that what L2 holds in the end need not be written back while something is timed. Never writes: no such value is there.
+extern "C" __global__ void __launch_bounds__(256) ws_read(uint4* at, uint64_t words, uint32_t never)
+{
+    uint32_t seen = 0;
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += (uint64_t)gridDim.x * blockDim.x) {
         uint4 v = at[i];
-        v.x += add;
-        at[i] = v;
+        seen |= v.x | v.y | v.z | v.w;
     }
+    if (seen == never) at[0].x = never;
 }
