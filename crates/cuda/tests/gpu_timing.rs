@@ -18,13 +18,17 @@ fn worker_process() {
     }
 }
 
+/// A worker that has the device for itself: the tests of this file run beside each other.
 fn start() -> Worker {
     let command = WorkerCommand {
         program: std::env::current_exe().expect("a running program has a file"),
         args: ["worker_process", "--exact", "--nocapture"].map(Into::into).to_vec(),
         env: vec![(ROLE.into(), "device".into())],
     };
-    Worker::start(&command, 0, 60).expect("there is a device")
+    let mut worker = Worker::start(&command, 0, 60).expect("there is a device");
+    let held = worker.hold(300).expect("it answers");
+    assert!(held.held, "{held:?}");
+    worker
 }
 
 fn floats(n: usize, base: usize) -> Vec<u8> {
@@ -109,8 +113,6 @@ fn all_methods(worker: &mut Worker, subject: &str) -> [f64; 4] {
 #[ignore = "needs a CUDA device"]
 fn an_empty_kernel_costs_what_a_node_costs() {
     let mut worker = start();
-    let held = worker.hold(60).expect("it answers");
-    assert!(held.held, "{held:?}");
     let begun = Instant::now();
     assert_eq!(Case::new("empty").prepare(&mut worker), 64);
     println!("prepare {:?}", begun.elapsed());
@@ -132,7 +134,6 @@ fn an_empty_kernel_costs_what_a_node_costs() {
 #[ignore = "needs a CUDA device"]
 fn cold_is_slower_than_warm_even_for_a_kernel_that_asks_l2_to_keep_its_inputs() {
     let mut worker = start();
-    assert!(worker.hold(60).expect("it answers").held);
     let l2 = worker.device().l2_bytes as usize;
     let blocks = 4 * worker.device().sm_count;
     let mut cold = Vec::new();
@@ -246,16 +247,14 @@ fn a_fault_or_a_hang_while_timing_ends_that_worker_only() {
     assert_eq!(timed.head.samples.len(), 4);
     for method in [Method::GraphCold, Method::Eager] {
         let mut worker = start();
-        assert!(worker.hold(60).expect("it answers").held);
         Case { copies: 4, ..Case::new("hang") }.prepare(&mut worker);
         let request = Time { subject: "hang".into(), method, ..request.clone() };
         let begun = Instant::now();
         assert_eq!(worker.time(&request, 2), Err(WorkerError::TimedOut { seconds: 2 }));
         assert!(begun.elapsed() < Duration::from_secs(4));
     }
+    // The one that hung held the device; its end gives it back.
     let mut worker = start();
-    // The one that hung held the device; its end gave it back.
-    assert!(worker.hold(60).expect("it answers").held);
     Case::new("copy").prepare(&mut worker);
     time(&mut worker, "copy", Method::Event, 5);
 }

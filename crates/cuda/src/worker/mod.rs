@@ -1,9 +1,10 @@
 //! A process that holds the device, and whoever speaks to it: `docs/worker-protocol.md` is the contract between them.
 //!
-//! Picture: [`Worker`] (parent) -- lines and blobs --> [`serve`] -> [`session`] (poison, red zones, repeats) -> [`Device`].
+//! Picture: [`Worker`] (parent) -- lines and blobs --> [`serve`] -> [`session`] (poison, red zones, repeats) -> [`Device`];
+//! and for what is timed: [`serve`] -> [`subject`] (copies, sets of inputs) -> [`timing`], [`steady`] -> [`Device`].
 //!
-//! The worker knows buffers, launches and bytes. It holds no reference, no expected output, and takes no time: whatever a kernel does
-//! to it can spoil that kernel's own evaluation only.
+//! The worker knows buffers, launches, bytes and times. It holds no reference and no expected output: whatever a kernel does to it can
+//! spoil that kernel's own evaluation only.
 
 mod client;
 mod command;
