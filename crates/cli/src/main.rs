@@ -25,7 +25,7 @@ fn main() {
         warpsmith_compile::child_main();
     }
     if arguments.get(1).is_some_and(|a| a == warpsmith_eval::worker::WORKER_ARG) {
-        warpsmith_eval::worker::worker_main();
+        warpsmith_eval::worker::worker_main(&arguments[2..]);
     }
     let json = arguments.iter().any(|a| a == "--json");
     let code = match Cli::try_parse_from(&arguments) {

@@ -231,6 +231,7 @@ fn start() -> Worker {
         program: std::env::current_exe().expect("a running program has a file"),
         args: ["worker_process", "--exact", "--nocapture"].map(Into::into).to_vec(),
         env: vec![(ROLE.into(), "device".into())],
+        remote: None,
     };
     Worker::start(&command, 0, 60).expect("there is a device")
 }

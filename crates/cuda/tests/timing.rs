@@ -31,6 +31,7 @@ fn start(lock: Option<&Path>) -> Worker {
         program: std::env::current_exe().expect("a running program has a file"),
         args: ["worker_process", "--exact", "--nocapture"].map(Into::into).to_vec(),
         env,
+        remote: None,
     };
     Worker::start(&command, 0, 30).expect("it starts")
 }

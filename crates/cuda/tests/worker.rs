@@ -52,6 +52,7 @@ fn command(role: &str) -> WorkerCommand {
         program: std::env::current_exe().expect("a running program has a file"),
         args: ["worker_process", "--exact", "--nocapture"].map(Into::into).to_vec(),
         env: vec![(ROLE.into(), role.into())],
+        remote: None,
     }
 }
 

@@ -36,6 +36,9 @@ const REPEATED: u64 = 500_000;
 const FIRST: Schedule = Schedule { seed: 1, early_copies: false };
 const SECOND: Schedule = Schedule { seed: 0x5eed, early_copies: true };
 
+/// The code of a backend that went away.
+pub(crate) const CONNECTION_LOST: &str = "connection-lost";
+
 /// Judges, gates 1 and 2.
 pub fn evaluate(
     ctx: &Context,
@@ -55,8 +58,12 @@ pub fn evaluate(
         Err(problem) => Judged::of(VerdictWord::Rejected, vec![rejected(&problem)]),
         Ok(plan) => run_and_judge(ctx, subject, workload, target, &compiled, &plan, &mut result)?,
     };
-    result.gates.correctness =
-        if outcome.verdict == VerdictWord::Passed { GateStatus::Passed } else { GateStatus::Failed };
+    result.gates.correctness = match outcome.verdict {
+        VerdictWord::Passed => GateStatus::Passed,
+        // Nobody has looked at what the kernel did.
+        _ if outcome.findings.first().is_some_and(|f| f.code == CONNECTION_LOST) => GateStatus::Unavailable,
+        _ => GateStatus::Failed,
+    };
     result.verdict = outcome.verdict;
     result.check = outcome.check;
     for mut finding in outcome.findings {
@@ -200,6 +207,10 @@ fn stopped(backend: &dyn Backend, run: &RunOutcome) -> Option<Judged> {
             findings.insert(0, (**f).clone());
             VerdictWord::Rejected
         }
+        RunEnd::Unavailable(f) => {
+            findings.insert(0, (**f).clone());
+            VerdictWord::Unsupported
+        }
         _ if faulted => VerdictWord::Faulted,
         RunEnd::Completed => return None,
         RunEnd::Faulted => {
@@ -233,7 +244,11 @@ fn stopped(backend: &dyn Backend, run: &RunOutcome) -> Option<Judged> {
 }
 
 fn who(backend: &dyn Backend) -> &'static str {
-    if backend.word() == "gpu" { "the GPU" } else { "the PTX machine" }
+    match backend.word() {
+        "gpu" => "the GPU",
+        "fake" => "the fake device",
+        _ => "the PTX machine",
+    }
 }
 
 fn judge_outputs(

@@ -32,8 +32,9 @@ fn start(role: &str, seconds: u64) -> GpuBackend {
         program: std::env::current_exe().expect("a running program has a file"),
         args: ["worker_process", "--exact", "--nocapture"].map(Into::into).to_vec(),
         env: vec![(ROLE.into(), role.into())],
+        remote: None,
     };
-    GpuBackend::start(GpuOptions { command, device: 0, seconds, start_seconds: 60 }).expect("it starts")
+    GpuBackend::start(GpuOptions { command, device: 0, seconds, start_seconds: 60, fake: false }).expect("it starts")
 }
 
 fn artifact(entry: &str, params: &[u32]) -> Artifact {
@@ -179,7 +180,7 @@ fn what_cannot_be_launched_is_rejected_with_its_line() {
 #[test]
 fn a_worker_that_cannot_be_had_is_an_error_with_a_code() {
     let command = WorkerCommand::program("no/such/program");
-    let options = GpuOptions { command, device: 0, seconds: 1, start_seconds: 1 };
+    let options = GpuOptions { command, device: 0, seconds: 1, start_seconds: 1, fake: false };
     assert_eq!(GpuBackend::start(options).err().map(|e| e.code().to_string()).as_deref(), Some("cannot-run"));
 }
 

@@ -28,8 +28,10 @@ fn start() -> GpuBackend {
         program: std::env::current_exe().expect("a running program has a file"),
         args: ["worker_process", "--exact", "--nocapture"].map(Into::into).to_vec(),
         env: vec![(ROLE.into(), "cuda".into())],
+        remote: None,
     };
-    GpuBackend::start(GpuOptions { command, device: 0, seconds: 30, start_seconds: 60 }).expect("there is a device")
+    GpuBackend::start(GpuOptions { command, device: 0, seconds: 30, start_seconds: 60, fake: false })
+        .expect("there is a device")
 }
 
 /// The candidate's results for these shapes on a device of this target; nothing where the layer lacks it.

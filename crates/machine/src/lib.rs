@@ -26,5 +26,5 @@ mod warp;
 
 pub use api::{Arg, AsyncCopies, BufferId, Counters, End, Finding, FindingKind, Launch, Options, Outcome, Place, Site};
 pub use launch::launch;
-pub use memory::{Contents, Memory};
+pub use memory::{Contents, Memory, address_of};
 pub use program::{EntryInfo, LoadError, ParamInfo, Program};

@@ -4,6 +4,7 @@ mod timing;
 
 pub use timing::Timed;
 
+use super::blob_cache::SMALLEST;
 use super::command::WorkerCommand;
 use super::link::{Answer, Link};
 use super::protocol::{Difference, End, Fill, Overrun, PROTOCOL, RanHead, Reply, Request, Run};
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 pub type Blobs<'a> = HashMap<String, &'a [u8]>;
 
 /// Seconds that the worker's own deadline comes after the parent's.
-const GRACE: u64 = 5;
+pub(super) const GRACE: u64 = 5;
 
 /// Why a worker gave no result. Whatever it is, the worker is of no use any more, except after [`WorkerError::Refused`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +40,14 @@ pub enum WorkerError {
 
     #[error("the worker's answer is not of its protocol: {what}")]
     Garbled { what: String },
+
+    /// The other machine was not reached, or has no worker.
+    #[error("{message}")]
+    Launcher { code: &'static str, message: String, hint: String },
+
+    /// The other machine was reached, and then no more.
+    #[error("the connection to the other machine was lost ({how}){}{said}", if .said.is_empty() { "" } else { ": " })]
+    Lost { how: String, said: String },
 }
 
 impl WorkerError {
@@ -50,11 +59,13 @@ impl WorkerError {
             WorkerError::Refused { .. } => "tool-defect",
             WorkerError::TimedOut { .. } => "time-limit",
             WorkerError::Died { .. } | WorkerError::Garbled { .. } => "worker-failed",
+            WorkerError::Launcher { code, .. } => code,
+            WorkerError::Lost { .. } => "connection-lost",
         }
     }
 
     /// What to do next.
-    pub fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> &str {
         match self {
             WorkerError::Spawn { .. } => "is the program there, and may it be executed?",
             WorkerError::Device { code, .. } if code == "no-device" => {
@@ -69,6 +80,8 @@ impl WorkerError {
             WorkerError::Garbled { .. } => {
                 "nothing but the worker may write to its standard output, and both sides need the same Warpsmith"
             }
+            WorkerError::Launcher { hint, .. } => hint,
+            WorkerError::Lost { .. } => "is the other machine still there? run again: what was judged before is kept",
         }
     }
 }
@@ -160,7 +173,11 @@ impl Worker {
         blobs: &Blobs,
         seconds: u64,
     ) -> Result<(Reply, Vec<(String, Vec<u8>)>), WorkerError> {
-        let mut new: Vec<&String> = needed.iter().filter(|sha| !self.sent.contains(**sha)).copied().collect();
+        // A worker on another machine may have large ones from before: it is asked first.
+        let ask_first =
+            |sha: &String| self.link.is_remote() && blobs.get(sha).is_some_and(|b| b.len() as u64 >= SMALLEST);
+        let unsent = needed.iter().filter(|sha| !self.sent.contains(**sha));
+        let mut new: Vec<&String> = unsent.filter(|sha| !ask_first(sha)).copied().collect();
         let mut sent_again = false;
         loop {
             let found: Option<Vec<(&str, &[u8])>> =
@@ -249,6 +266,15 @@ fn unexpected(reply: &Reply) -> WorkerError {
         Reply::Error { message, .. } => message,
     };
     WorkerError::Garbled { what: format!("it says {what} where nobody asked for it") }
+}
+
+/// Hashes that a request names, without repetition.
+pub(super) fn hashes(request: &Request) -> Vec<&String> {
+    match request {
+        Request::Run(run) => needed(run),
+        Request::Prepare(prepare) => timing::needed(prepare),
+        _ => Vec::new(),
+    }
 }
 
 /// Hashes that a run names, without repetition.

@@ -1,5 +1,6 @@
 //! How the process that holds the device is started.
 
+use super::remote::{Connection, Remote};
 use super::{WORKER_ARG, WorkerError};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +13,8 @@ pub struct WorkerCommand {
     pub args: Vec<OsString>,
     /// Added to this process's environment.
     pub env: Vec<(OsString, OsString)>,
+    /// The other machine on which it runs. The program's path is then one there; empty: our own program, which is sent.
+    pub remote: Option<Remote>,
 }
 
 impl WorkerCommand {
@@ -24,6 +27,33 @@ impl WorkerCommand {
 
     /// Another program that takes [`WORKER_ARG`].
     pub fn program(program: impl Into<PathBuf>) -> WorkerCommand {
-        WorkerCommand { program: program.into(), args: vec![WORKER_ARG.into()], env: Vec::new() }
+        WorkerCommand { program: program.into(), args: vec![WORKER_ARG.into()], env: Vec::new(), remote: None }
+    }
+
+    /// Our own program on another machine, with these arguments.
+    pub fn on(remote: &Remote, args: &[&str]) -> WorkerCommand {
+        WorkerCommand {
+            program: PathBuf::new(),
+            args: args.iter().map(|a| (*a).into()).collect(),
+            env: Vec::new(),
+            remote: Some(remote.clone()),
+        }
+    }
+
+    /// Starts it on the other machine.
+    pub(super) fn open(&self, remote: &Remote) -> Result<Connection, WorkerError> {
+        let text = |s: &OsString| s.to_string_lossy().into_owned();
+        let args: Vec<String> = self.args.iter().map(text).collect();
+        if self.program.as_os_str().is_empty() {
+            return remote.open(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        let mut words: Vec<String> = Vec::new();
+        if !self.env.is_empty() {
+            words.push("env".into());
+            words.extend(self.env.iter().map(|(name, value)| format!("{}={}", text(name), text(value))));
+        }
+        words.push(self.program.display().to_string());
+        words.extend(args);
+        remote.open_program(&words.iter().map(String::as_str).collect::<Vec<_>>())
     }
 }

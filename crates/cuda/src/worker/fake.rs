@@ -55,9 +55,25 @@ pub fn device() -> DeviceInfo {
     }
 }
 
+/// Executes code that is none of [`ENTRIES`]: an image and a launch, on buffers by address.
+pub trait Executor {
+    fn execute(
+        &mut self,
+        image: &[u8],
+        launch: &LaunchValues,
+        memory: &mut BTreeMap<u64, Vec<u8>>,
+    ) -> Result<(), CudaError>;
+
+    /// The device that this makes of it.
+    fn info(&self) -> DeviceInfo;
+}
+
 /// The device.
 #[derive(Default)]
 pub struct FakeDevice {
+    /// What executes images, where they are more than names.
+    executor: Option<Box<dyn Executor>>,
+    images: HashMap<Code, Vec<u8>>,
     /// By address. Between allocations lies nothing, as far as its kernels can see.
     buffers: BTreeMap<u64, Vec<u8>>,
     next: u64,
@@ -74,6 +90,11 @@ pub struct FakeDevice {
 }
 
 impl FakeDevice {
+    /// A device that has images executed.
+    pub fn executing(executor: Box<dyn Executor>) -> FakeDevice {
+        FakeDevice { executor: Some(executor), ..FakeDevice::default() }
+    }
+
     /// Microseconds of a launch that copies so many bytes, L2 flushed or not; the n-th time told is up to a tenth longer.
     pub fn us(bytes: usize, cold: bool, n: u32) -> f64 {
         let plain = 2.0 + bytes as f64 / if cold { 1000.0 } else { 2000.0 };
@@ -123,7 +144,7 @@ fn fault(kind: FaultKind, code: i32, name: &str) -> CudaError {
 
 impl Device for FakeDevice {
     fn info(&self) -> DeviceInfo {
-        device()
+        self.executor.as_ref().map_or_else(device, |e| e.info())
     }
 
     fn lock_file(&self) -> Option<PathBuf> {
@@ -137,11 +158,13 @@ impl Device for FakeDevice {
         self.next += 1;
         let code = Code(self.next as u32);
         self.codes.insert(code, 0);
+        self.images.insert(code, image.to_vec());
         Ok(code)
     }
 
     fn unload(&mut self, code: Code) {
         self.codes.remove(&code);
+        self.images.remove(&code);
     }
 
     fn alloc(&mut self, bytes: u64) -> Result<u64, CudaError> {
@@ -179,7 +202,7 @@ impl Device for FakeDevice {
     }
 
     fn ready(&mut self, code: Code, launch: &LaunchValues) -> Result<Ready, CudaError> {
-        if !ENTRIES.contains(&launch.entry.as_str()) {
+        if self.executor.is_none() && !ENTRIES.contains(&launch.entry.as_str()) {
             return Err(CudaError::NoEntry { entry: launch.entry.clone() });
         }
         self.ready.push(launch.clone());
@@ -262,6 +285,10 @@ impl Device for FakeDevice {
 
 impl FakeDevice {
     fn execute(&mut self, code: Code, launch: &LaunchValues) -> Result<(), CudaError> {
+        if let Some(executor) = &mut self.executor {
+            let image = self.images.get(&code).map_or(&[][..], Vec::as_slice);
+            return executor.execute(image, launch, &mut self.buffers);
+        }
         if !ENTRIES.contains(&launch.entry.as_str()) {
             return Err(CudaError::NoEntry { entry: launch.entry.clone() });
         }

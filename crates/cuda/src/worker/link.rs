@@ -3,23 +3,22 @@
 //!
 //! It knows nothing of what is said: both the worker that holds the device and the one that holds the baselines are reached by it.
 
-use super::client::WorkerError;
+use super::client::{GRACE, WorkerError};
 use super::command::WorkerCommand;
 use super::protocol::{BlobHead, Message};
+use super::remote::{self, Clock};
+use super::serve::exit;
+use super::streams::{self, Said};
 use super::wire::{self, WireError};
-use crate::ffi::process;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Lines and bytes that launchers may print before the first reply.
 const NOISE_LINES: usize = 1000;
-/// Bytes of the process's standard error that are kept.
-const SAID: usize = 4 << 10;
 
 /// What a reply has to tell about itself.
 pub trait Answer: DeserializeOwned + Send + 'static {
@@ -34,17 +33,42 @@ pub struct Link<R> {
     child: Option<Child>,
     input: Option<ChildStdin>,
     replies: Receiver<Received<R>>,
-    said: Arc<Mutex<Vec<u8>>>,
+    said: Said,
     next: u64,
+    /// On another machine; its clock runs as long as the link is there.
+    there: Option<There>,
 }
+
+struct There {
+    _clock: Option<Clock>,
+    /// How much longer than the worker's own limit is waited, before it is the connection that is slow.
+    patience: u64,
+}
+
+/// Bytes a second that a connection carries at least.
+const SLOWEST: u64 = 1 << 20;
 
 impl<R: Answer> Link<R> {
     /// Starts the process. Lines that are no message are skipped until its first reply.
     pub fn start(command: &WorkerCommand) -> Result<Link<R>, WorkerError> {
-        let (child, input, output, said) = spawn(command)?;
         let (tx, replies) = mpsc::channel();
-        std::thread::spawn(move || receive(output, &tx));
-        Ok(Link { child: Some(child), input: Some(input), replies, said, next: 1 })
+        if let Some(remote) = &command.remote {
+            let mut connection = command.open(remote)?;
+            let there = There { _clock: connection.take_clock(), patience: remote.idle_seconds() };
+            let mark = Some(connection.mark().to_string());
+            let said = connection.said_so_far();
+            let (child, input) = (connection.take_child(), connection.take_input());
+            if let Some(output) = connection.take_output() {
+                std::thread::spawn(move || receive(output, mark.as_deref(), &tx));
+            }
+            return Ok(Link { child, input, replies, said, next: 1, there: Some(there) });
+        }
+        let mut process = Command::new(&command.program);
+        process.args(&command.args).envs(command.env.iter().map(|(k, v)| (k, v)));
+        let (child, input, output, said) = streams::spawn(process, &command.program.to_string_lossy())?;
+        let output = BufReader::with_capacity(1 << 16, output);
+        std::thread::spawn(move || receive(output, None, &tx));
+        Ok(Link { child: Some(child), input: Some(input), replies, said, next: 1, there: None })
     }
 
     /// Sends a request and waits for its reply. An error ends the process.
@@ -60,25 +84,29 @@ impl<R: Answer> Link<R> {
             blobs.iter().map(|(sha, b)| BlobHead { sha256: (*sha).to_string(), bytes: b.len() as u64 }).collect();
         let message = Message { id, body, blobs: heads };
         let bytes: Vec<&[u8]> = blobs.iter().map(|(_, b)| *b).collect();
-        self.exchange(id, seconds, move |out| wire::send(out, &message, &bytes))
+        let total: u64 = bytes.iter().map(|b| b.len() as u64).sum();
+        self.exchange(id, seconds, total, move |out| wire::send(out, &message, &bytes))
     }
 
     /// Sends bytes that are no message, as a program for an interpreter, and waits for a reply with the number 0.
     pub fn feed(&mut self, bytes: &[u8], seconds: u64) -> Result<R, WorkerError> {
         let send = |out: &mut BufWriter<&mut ChildStdin>| out.write_all(bytes).and_then(|()| out.flush());
-        self.exchange(0, seconds, send).map(|(reply, _)| reply)
+        self.exchange(0, seconds, bytes.len() as u64, send).map(|(reply, _)| reply)
     }
 
     fn exchange(
         &mut self,
         id: u64,
         seconds: u64,
+        bytes: u64,
         write: impl FnOnce(&mut BufWriter<&mut ChildStdin>) -> io::Result<()> + Send,
     ) -> Result<(R, Vec<(String, Vec<u8>)>), WorkerError> {
         let Some(mut input) = self.input.take() else {
             return Err(WorkerError::Died { how: "it had ended before".into(), said: String::new() });
         };
-        let deadline = Instant::now() + Duration::from_secs(seconds);
+        // A worker on another machine ends itself at its limit: who says nothing even then is a connection that is gone.
+        let wait = self.there.as_ref().map_or(seconds, |t| seconds + GRACE + t.patience + bytes / SLOWEST);
+        let deadline = Instant::now() + Duration::from_secs(wait);
         let received = std::thread::scope(|scope| {
             let input = &mut input;
             // A worker that takes nothing more would block us: the deadline has to hold while we write too.
@@ -99,6 +127,17 @@ impl<R: Answer> Link<R> {
             Ok(Ok((message, _))) => WorkerError::Garbled {
                 what: message.body.complaint().unwrap_or("a reply to another request").to_string(),
             },
+            Ok(Err(WireError::Ended(exit::DEADLINE))) => WorkerError::TimedOut { seconds },
+            Ok(Err(WireError::Ended(code))) => {
+                WorkerError::Died { how: format!("exit status: {code}, there"), said: self.said() }
+            }
+            Ok(Err(e)) if self.there.is_some() => self.lost(match e {
+                WireError::Garbled(what) => format!("what arrives is not of the worker's protocol: {what}"),
+                WireError::Broken(why) => why,
+                WireError::Closed | WireError::Ended(_) => "it closed".into(),
+            }),
+            Err(RecvTimeoutError::Timeout) if self.there.is_some() => self.lost(format!("silent for {wait} s")),
+            Err(RecvTimeoutError::Disconnected) if self.there.is_some() => self.lost("it closed".into()),
             Ok(Err(WireError::Garbled(what))) => WorkerError::Garbled { what },
             Err(RecvTimeoutError::Timeout) => WorkerError::TimedOut { seconds },
             Ok(Err(WireError::Broken(why))) => {
@@ -119,37 +158,37 @@ impl<R> Link<R> {
         self.child.as_ref().map(Child::id)
     }
 
+    /// Whether the process runs on another machine.
+    pub fn is_remote(&self) -> bool {
+        self.there.is_some()
+    }
+
     fn said(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).trim().to_string()
+        self.said.last_words()
+    }
+
+    fn lost(&mut self, what: String) -> WorkerError {
+        WorkerError::Lost { how: format!("{what}; the launcher: {}", self.how()), said: self.said() }
     }
 
     /// How the process ended, if it has within a second.
     fn how(&mut self) -> String {
-        let Some(child) = &mut self.child else { return "it had ended before".into() };
-        for _ in 0..100 {
-            match child.try_wait() {
-                Ok(Some(status)) => return status.to_string(),
-                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
-                Err(e) => return e.to_string(),
-            }
-        }
-        "it closed its output".into()
+        self.child.as_mut().map_or_else(|| "it had ended before".into(), streams::how)
     }
 
     fn kill(&mut self) {
-        if let Some(child) = &mut self.child {
-            // Its status was not taken yet, so the number is still its own.
-            if !matches!(child.try_wait(), Ok(Some(_))) {
-                process::kill_group(child.id());
-                let _ = child.kill();
-            }
-        }
+        self.child.iter_mut().for_each(streams::kill);
     }
 
     /// Ends the process. It may take the driver seconds to be rid of a kernel; nobody waits for that.
     pub fn end(&mut self) {
         self.input = None;
+        if self.there.is_some()
+            && let Some(child) = self.child.take()
+        {
+            // A launcher is let go: its other side has things to put away.
+            return streams::let_go(child);
+        }
         self.kill();
         if let Some(mut child) = self.child.take() {
             std::thread::spawn(move || child.wait());
@@ -163,53 +202,24 @@ impl<R> Drop for Link<R> {
     }
 }
 
-type Streams = (Child, ChildStdin, ChildStdout, Arc<Mutex<Vec<u8>>>);
-
-fn spawn(command: &WorkerCommand) -> Result<Streams, WorkerError> {
-    let failed = |why: String| WorkerError::Spawn { program: command.program.clone(), why };
-    let mut process = Command::new(&command.program);
-    process.args(&command.args).envs(command.env.iter().map(|(k, v)| (k, v)));
-    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A group of its own: a launcher's children end with it, and Ctrl-C reaches us only, who end the worker in order.
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut process, 0);
-    let mut tries = 0;
-    let mut child = loop {
-        match process.spawn() {
-            Ok(child) => break child,
-            // A program that was just written may still be open for writing in a process that another thread is about to start.
-            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy && tries < 50 => {
-                tries += 1;
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(e) => return Err(failed(e.to_string())),
-        }
-    };
-    let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (Some(input), Some(output), Some(mut errors)) = streams else {
-        return Err(failed("it has no standard streams".into()));
-    };
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let kept = said.clone();
-    std::thread::spawn(move || {
-        let mut part = [0; 1024];
-        while let Ok(n @ 1..) = errors.read(&mut part) {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend_from_slice(&part[..n]);
-            let over = kept.len().saturating_sub(SAID);
-            kept.drain(..over);
-        }
-    });
-    Ok((child, input, output, said))
-}
-
 /// Hands replies on until the stream ends or makes no sense. Before the first reply launchers may print what they like.
-fn receive<R: DeserializeOwned>(output: ChildStdout, replies: &mpsc::Sender<Received<R>>) {
-    let mut output = BufReader::with_capacity(1 << 16, output);
+/// `mark` begins the line that tells the end of a program on another machine.
+fn receive<R: DeserializeOwned>(
+    mut output: BufReader<ChildStdout>,
+    mark: Option<&str>,
+    replies: &mpsc::Sender<Received<R>>,
+) {
     let mut greeted = false;
     let mut noise = 0;
     loop {
         let received = wire::line(&mut output).and_then(|line| {
+            if let Some(code) = mark.and_then(|mark| remote::ended(mark, &line)) {
+                return Err(WireError::Ended(code));
+            }
+            // A worker's output begins, and the line about its end is preceded, by an empty one.
+            if mark.is_some() && line.is_empty() {
+                return Ok(None);
+            }
             if !greeted && serde_json::from_str::<Message<R>>(&line).is_err() {
                 return Ok(None);
             }

@@ -3,6 +3,8 @@
 //! Three threads: one reads (the end of the input ends the process at once, even while a kernel hangs), one watches the deadline, and the
 //! main one works. The standard output belongs to the replies alone; what kernels print is collected and sent with the reply.
 
+use super::blob_cache::BlobCache;
+use super::client::hashes;
 use super::cuda_device::CudaDevice;
 use super::device::Device;
 use super::lock::Lock;
@@ -29,7 +31,7 @@ const STORE_BYTES: u64 = 4 << 30;
 const HELD_GRACE: u64 = 10;
 
 /// How the process ends, besides 0.
-mod exit {
+pub(super) mod exit {
     pub const BROKEN_OUTPUT: i32 = 2;
     pub const GARBLED_INPUT: i32 = 3;
     pub const DEADLINE: i32 = 4;
@@ -41,9 +43,21 @@ pub fn worker_main() -> ! {
     serve(|ordinal| CudaDevice::open(ordinal).map(|d| Box::new(d) as Box<dyn Device>))
 }
 
+/// What the process's own arguments say of it.
+#[derive(Debug, Clone, Default)]
+pub struct ServeOptions {
+    /// A folder where blobs outlive the process.
+    pub blobs: Option<BlobCache>,
+}
+
 /// The same with any device: `open` is called with the ordinal of the first request.
 pub fn serve(open: impl FnOnce(u32) -> Result<Box<dyn Device>, CudaError>) -> ! {
-    let code = match Server::new() {
+    serve_with(ServeOptions::default(), open)
+}
+
+/// The same with options.
+pub fn serve_with(options: ServeOptions, open: impl FnOnce(u32) -> Result<Box<dyn Device>, CudaError>) -> ! {
+    let code = match Server::new(options) {
         Ok(mut server) => server.work(open),
         Err(e) => {
             eprintln!("the worker cannot start: {e}");
@@ -65,10 +79,11 @@ struct Server {
     stored: u64,
     subjects: HashMap<String, Subject>,
     lock: Lock,
+    blobs: Option<BlobCache>,
 }
 
 impl Server {
-    fn new() -> io::Result<Server> {
+    fn new(options: ServeOptions) -> io::Result<Server> {
         let printed = tempfile::tempfile()?;
         let mut out = BufWriter::new(process::take_stdout(&printed)?);
         // Whatever a launcher has printed on this line is not part of the first reply.
@@ -87,6 +102,7 @@ impl Server {
             stored: 0,
             subjects: HashMap::new(),
             lock: Lock::default(),
+            blobs: options.blobs,
         })
     }
 
@@ -103,6 +119,7 @@ impl Server {
                 }
             };
             self.keep(&message.blobs, blobs);
+            self.recall(&message.body);
             let id = message.id;
             let done = match (message.body, &mut device) {
                 (Request::Hello { protocol, .. }, _) if protocol != PROTOCOL => self
@@ -289,8 +306,24 @@ impl Server {
             self.stored = 0;
         }
         for (head, blob) in heads.iter().zip(blobs) {
+            if let Some(cache) = &self.blobs {
+                cache.put(&head.sha256, &blob);
+            }
             self.stored += head.bytes;
             self.store.insert(head.sha256.clone(), Arc::new(blob));
+        }
+    }
+
+    /// Fetches what a request names and an earlier process was sent.
+    fn recall(&mut self, request: &Request) {
+        let Some(cache) = &self.blobs else { return };
+        for sha in hashes(request) {
+            if !self.store.contains_key(sha)
+                && let Some(blob) = cache.get(sha)
+            {
+                self.stored += blob.len() as u64;
+                self.store.insert(sha.clone(), Arc::new(blob));
+            }
         }
     }
 

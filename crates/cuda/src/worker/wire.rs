@@ -34,6 +34,8 @@ pub(super) enum WireError {
     Broken(String),
     /// What came is not a message; its beginning.
     Garbled(String),
+    /// The program on the other machine has ended with this code; the connection is whole.
+    Ended(i32),
 }
 
 impl From<io::Error> for WireError {

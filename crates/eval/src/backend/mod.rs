@@ -73,6 +73,8 @@ pub enum RunEnd {
     },
     /// The launch is impossible; the finding says why.
     Rejected(Box<FindingRecord>),
+    /// The backend was lost on the way; the finding says how. Nothing is said about the kernel.
+    Unavailable(Box<FindingRecord>),
 }
 
 /// An output after the last launch.

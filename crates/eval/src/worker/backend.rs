@@ -2,6 +2,7 @@
 //!
 //! A candidate that faults or hangs takes its worker with it and nothing else; the next job finds the one that was kept ready, so that
 //! nobody waits for a context. A worker that dies without a word is given the job once more: if it dies again, the candidate did it.
+//! Behind a launcher a lost connection ends one job, and the next one starts anew; where that fails [`MAX_LOST`] times in a row, the run ends.
 //! It takes no time. Limit: one device, one job at a time.
 
 use super::{outcome, request};
@@ -22,12 +23,27 @@ pub struct GpuOptions {
     pub seconds: u64,
     /// For the start of a worker.
     pub start_seconds: u64,
+    /// The worker serves a fake device: the record says so.
+    pub fake: bool,
 }
+
+/// Jobs in a row whose machine could not be reached.
+const MAX_LOST: u64 = 3;
 
 impl GpuOptions {
     /// This program as its own worker on the first device; 30 seconds for a job, 60 for a start.
     pub fn this_program() -> Result<GpuOptions, WorkerError> {
-        Ok(GpuOptions { command: WorkerCommand::this_program()?, device: 0, seconds: 30, start_seconds: 60 })
+        Ok(GpuOptions::of(WorkerCommand::this_program()?))
+    }
+
+    /// The same limits for any worker.
+    pub fn of(command: WorkerCommand) -> GpuOptions {
+        GpuOptions { command, device: 0, seconds: 30, start_seconds: 60, fake: false }
+    }
+
+    /// Whether a second worker may wait while the first one works. A launcher may hold a whole machine for each; `ssh` does not.
+    fn starts_ahead(&self) -> bool {
+        self.command.remote.as_ref().is_none_or(|remote| remote.launcher().is_ssh())
     }
 }
 
@@ -45,6 +61,8 @@ struct Workers {
     ahead: Option<JoinHandle<Result<Worker, WorkerError>>>,
     /// How many jobs took their worker with them.
     lost: u64,
+    /// How many jobs in a row were not carried out because the other machine was not there.
+    unreached: u64,
 }
 
 impl GpuBackend {
@@ -77,7 +95,7 @@ impl GpuBackend {
     }
 
     fn prepare_another(&self, workers: &mut Workers) {
-        if workers.ahead.is_none() {
+        if workers.ahead.is_none() && self.options.starts_ahead() {
             let options = self.options.clone();
             workers.ahead = Some(std::thread::spawn(move || start(&options)));
         }
@@ -92,6 +110,14 @@ impl GpuBackend {
             return Ok(worker);
         }
         start(&self.options)
+    }
+}
+
+impl GpuBackend {
+    /// The outcome of a job whose machine went away; an error where it stays away.
+    fn lost(&self, workers: &mut Workers, e: WorkerError) -> Result<RunOutcome, EvalError> {
+        workers.unreached += 1;
+        if workers.unreached >= MAX_LOST { Err(e.into()) } else { Ok(outcome::connection_lost(&e)) }
     }
 }
 
@@ -110,12 +136,20 @@ fn start(options: &GpuOptions) -> Result<Worker, WorkerError> {
 
 impl Backend for GpuBackend {
     fn word(&self) -> &'static str {
-        "gpu"
+        if self.options.fake { "fake" } else { "gpu" }
     }
 
     fn version(&self) -> String {
         let d = &self.device;
-        format!("gpu {} {} {} driver {} warpsmith {}", d.name, d.target(), d.uuid, d.driver, env!("CARGO_PKG_VERSION"))
+        let word = self.word();
+        format!(
+            "{word} {} {} {} driver {} warpsmith {}",
+            d.name,
+            d.target(),
+            d.uuid,
+            d.driver,
+            env!("CARGO_PKG_VERSION")
+        )
     }
 
     fn run(&self, job: &Job) -> Result<RunOutcome, EvalError> {
@@ -127,7 +161,12 @@ impl Backend for GpuBackend {
         let mut workers = self.lock();
         let mut died: Option<WorkerError> = None;
         loop {
-            let mut worker = self.take(&mut workers)?;
+            let mut worker = match self.take(&mut workers) {
+                Ok(worker) => worker,
+                // The first worker was started with the backend: this machine was there once.
+                Err(e) if self.options.command.remote.is_some() => return self.lost(&mut workers, e),
+                Err(e) => return Err(e.into()),
+            };
             let done = worker.run(&prepared.run, &prepared.blobs, seconds);
             let over = match &done {
                 Ok(ran) => ran.last,
@@ -142,6 +181,10 @@ impl Backend for GpuBackend {
             }
             // Not before the old one is gone, but while this job's outcome is being judged.
             self.prepare_another(&mut workers);
+            if let Err(e @ WorkerError::Lost { .. }) = done {
+                return self.lost(&mut workers, e);
+            }
+            workers.unreached = 0;
             match done {
                 Ok(ran) => return outcome::outcome(job, ran, seconds),
                 Err(WorkerError::TimedOut { .. }) => return Ok(outcome::timed_out(seconds)),

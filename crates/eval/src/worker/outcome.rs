@@ -4,12 +4,13 @@
 
 use crate::backend::{Job, RunEnd, RunOutcome, Written};
 use crate::error::EvalError;
+use crate::evaluate::CONNECTION_LOST;
 use crate::finding::{Code, blank};
 use crate::values::coordinates;
 use crate::worker::request::at;
 use warpsmith_cuda::FaultKind;
 use warpsmith_cuda::worker::protocol::{Difference, End, Overrun};
-use warpsmith_cuda::worker::{Contents, Ran};
+use warpsmith_cuda::worker::{Contents, Ran, WorkerError};
 use warpsmith_spec::plan::ResolvedLaunch;
 use warpsmith_spec::record::{ExecutionRecord, FindingRecord, Severity};
 use warpsmith_spec::words::DType;
@@ -52,6 +53,12 @@ pub(super) fn outcome(job: &Job, ran: Ran, seconds: u64) -> Result<RunOutcome, E
 /// The outcome of a job that did not end in its time.
 pub(super) fn timed_out(seconds: u64) -> RunOutcome {
     RunOutcome::ended(RunEnd::LimitReached { what: "seconds".into(), limit: seconds })
+}
+
+/// The outcome of a job whose machine was lost.
+pub(super) fn connection_lost(why: &WorkerError) -> RunOutcome {
+    let message = format!("{why}; nothing is said about the kernel");
+    RunOutcome::ended(RunEnd::Unavailable(Box::new(error(CONNECTION_LOST, message))))
 }
 
 /// The outcome of a job that took the worker itself down, twice.

@@ -99,7 +99,7 @@ impl Worker {
 }
 
 /// Hashes that a subject names, without repetition.
-fn needed(prepare: &Prepare) -> Vec<&String> {
+pub(super) fn needed(prepare: &Prepare) -> Vec<&String> {
     let contents = prepare.buffers.iter().filter_map(|b| match &b.fill {
         Fill::Contents(sha) => Some(sha),
         Fill::Zero | Fill::Poison => None,
