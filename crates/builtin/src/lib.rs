@@ -1,5 +1,5 @@
 //! What the binary carries: the built-in kernels and their headers, the fault kernels, the tasks, the pages of
-//! `warpsmith explain`, and the committed layer of artifacts. So the main job needs no file beside the binary.
+//! `warpsmith explain`, the program that holds the baselines, and the committed layer of artifacts. So the main job needs no file beside the binary.
 //!
 //! Nothing here is compiled, executed or judged. Paths are relative to the repository's root, with `/`.
 
@@ -11,6 +11,7 @@ static KERNELS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../kernels");
 static TASKS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../tasks");
 static FAULTS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../tests/faults");
 static EXPLAIN: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../docs/explain");
+static BASELINES: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../python/warpsmith_baselines");
 static LAYER: &[u8] = include_bytes!("../../../artifacts/layer.bin");
 
 /// The tasks.
@@ -94,6 +95,24 @@ pub fn explain_index() -> &'static str {
 /// The committed, read-only layer of compile artifacts; empty before the first `cargo xtask layer`.
 pub fn layer() -> &'static [u8] {
     LAYER
+}
+
+/// The program that holds the baselines, for a Python that reads it from its standard input: every module, and what makes them importable.
+pub fn baseline_program() -> String {
+    let mut sources = serde_json::Map::new();
+    let mut boot = "";
+    for (path, text) in files(&BASELINES) {
+        match path.strip_suffix(".py") {
+            Some("boot") => boot = text,
+            Some("__init__") => drop(sources.insert("warpsmith_baselines".into(), text.into())),
+            Some(module) if !module.contains('/') => {
+                sources.insert(format!("warpsmith_baselines.{module}"), text.into());
+            }
+            _ => {}
+        }
+    }
+    // JSON of texts is Python too.
+    format!("SOURCES = {}\n{boot}", serde_json::Value::Object(sources))
 }
 
 fn parse(found: Vec<(String, &'static str)>, tasks: &TaskSet) -> Result<Vec<Candidate>, SpecError> {

@@ -7,6 +7,7 @@
 
 pub mod attention;
 pub mod backend;
+pub mod baseline;
 pub mod check;
 pub mod compile_gate;
 pub mod draw;
