@@ -197,3 +197,9 @@ pub struct ExtremeRecord {
     pub baseline: String,
     pub ratio: f64,
 }
+
+/// Whether a baseline of that name is somebody else's implementation rather than a kernel of ours: it has a colon, or is the bare name
+/// of a package.
+pub fn is_peer(name: &str) -> bool {
+    name.contains(':') || matches!(name, "flash_attn" | "sage")
+}

@@ -29,7 +29,7 @@ pub fn ratio(result: &ResultRecord, baseline: &str) -> Option<f64> {
 
 /// The fastest peer's name, and our ratio to it.
 pub fn best_peer(result: &ResultRecord) -> Option<(&str, f64)> {
-    let peers = result.measurement.as_ref()?.baselines.iter().filter(|(name, _)| name.contains(':'));
+    let peers = result.measurement.as_ref()?.baselines.iter().filter(|(name, _)| crate::measurement::is_peer(name));
     peers.filter_map(|(name, b)| Some((name.as_str(), b.usable_ratio()?))).min_by(|a, b| a.1.total_cmp(&b.1))
 }
 

@@ -116,7 +116,7 @@ pub fn fold(path: &Path, events: &[Event]) -> Result<RunRecord, JournalError> {
 fn first_baselines(record: &RunRecord) -> Vec<String> {
     let measured = record.results.iter().find_map(|r| r.measurement.as_ref());
     let names: Vec<String> = measured.map(|m| m.baselines.keys().cloned().collect()).unwrap_or_default();
-    let (peers, own): (Vec<String>, Vec<String>) = names.into_iter().partition(|n| n.contains(':'));
+    let (peers, own): (Vec<String>, Vec<String>) = names.into_iter().partition(|n| warpsmith_spec::record::is_peer(n));
     // PyTorch's own choice is what people use.
     let (usual, others): (Vec<String>, Vec<String>) = peers.into_iter().partition(|n| n == "sdpa:auto");
     usual.into_iter().chain(others).chain(own).collect()

@@ -16,5 +16,5 @@ pub mod protocol;
 pub use client::{Absent, Baselines, Options, Timed};
 pub use given::{Given, given};
 pub use judge::judge;
-pub use name::{KNOWN, Kind, Known, Name, is_peer};
+pub use name::{KNOWN, Kind, Known, Name};
 pub use protocol::{Fake, Ready};

@@ -99,14 +99,10 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Whether a baseline of that name is somebody else's implementation rather than a kernel of ours.
-pub fn is_peer(name: &str) -> bool {
-    name.contains(':') || KNOWN.iter().any(|k| k.name == name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpsmith_spec::record::is_peer;
 
     #[test]
     fn names_are_found_or_suggested() {
