@@ -24,6 +24,7 @@ fn start() -> Worker {
         program: std::env::current_exe().expect("a running program has a file"),
         args: ["worker_process", "--exact", "--nocapture"].map(Into::into).to_vec(),
         env: vec![(ROLE.into(), "device".into())],
+        remote: None,
     };
     let mut worker = Worker::start(&command, 0, 60).expect("there is a device");
     let held = worker.hold(300).expect("it answers");
