@@ -41,6 +41,8 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// The evolution loop: proposals through the gates, the best kept; without a GPU ranked by an estimate
     Evolve(Box<EvolveArgs>),
+    /// Gates 1 to 3: then time them against what people use, and launch them ten thousand times
+    Bench(Box<BenchArgs>),
     /// Tasks with their shapes, kernels with their levers, targets, distributions
     List,
     /// What a finding or an error means: a wrong kernel, the right one, how to mend it
@@ -89,7 +91,7 @@ pub enum NewCommand {
     Task { name: String },
 }
 
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Args, Default, Clone)]
 pub struct CheckArgs {
     /// Candidate files, or names of built-in kernels; without any, all built-in ones of --task
     pub files: Vec<String>,
@@ -114,8 +116,9 @@ pub struct CheckArgs {
     /// Masks: none, causal; both where the kernel takes `causal`
     #[arg(long, value_delimiter = ',')]
     pub mask: Vec<String>,
-    /// Where gate 2 runs: the PTX machine on the CPU, unless a GPU is asked for
-    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    /// auto, gpu, cpu, or fake:FILE. `check` runs on the PTX machine on the CPU unless a GPU is asked for, `bench` on the GPU; fake:FILE
+    /// replays times from a file, for tests (docs/fake-backend.md)
+    #[arg(long, default_value = "auto", value_name = "BACKEND")]
     pub backend: BackendArg,
     /// Tensor-core arithmetic of the PTX machine: the target's own, or plain f32
     #[arg(long, value_enum, default_value_t = NumericsArg::Faithful)]
@@ -135,6 +138,9 @@ pub struct CheckArgs {
     /// Judge anew what has passed before
     #[arg(long)]
     pub fresh: bool,
+    /// The last gate that is run: compile, correctness or performance, or 1, 2, 3
+    #[arg(long, value_enum, ignore_case = true)]
+    pub gate: Option<GateArg>,
 }
 
 #[derive(Debug, Args)]
@@ -172,7 +178,7 @@ pub struct EvolveArgs {
     #[arg(long, default_value = "L4")]
     pub device: String,
     /// Where gate 2 runs
-    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    #[arg(long, default_value = "auto", value_name = "BACKEND")]
     pub backend: BackendArg,
     /// A lever that is kept at this value, NAME=VALUE; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -226,12 +232,99 @@ fn population(text: &str) -> Result<warpsmith_evolve::archive::PopulationKind, S
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]
+/// Where gates 2 and 3 run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum BackendArg {
     #[default]
     Auto,
     Gpu,
     Cpu,
+    /// Values from the PTX machine, times from this file.
+    Fake(PathBuf),
+}
+
+impl std::str::FromStr for BackendArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(BackendArg::Auto),
+            "gpu" => Ok(BackendArg::Gpu),
+            "cpu" => Ok(BackendArg::Cpu),
+            other => match other.strip_prefix("fake:") {
+                Some(file) if !file.is_empty() => Ok(BackendArg::Fake(file.into())),
+                _ => Err("it is auto, gpu, cpu or fake:FILE".into()),
+            },
+        }
+    }
+}
+
+/// The last gate that is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum GateArg {
+    #[value(alias = "1")]
+    Compile,
+    #[value(alias = "2")]
+    Correctness,
+    #[value(alias = "3")]
+    Performance,
+}
+
+/// What `bench` takes besides what `check` takes.
+#[derive(Debug, Args, Clone)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    pub check: CheckArgs,
+    /// What to compare with, separated by commas: peers (sdpa:auto, fa3:fp8 ...) and built-in kernels (level_00); `none`: nothing. The task's
+    /// own list if not given
+    #[arg(long, value_delimiter = ',')]
+    pub baselines: Option<Vec<String>>,
+    /// How to time: graph_cold, graph_warm, event, eager; ratios are by the first
+    #[arg(long, value_delimiter = ',', default_value = "graph_cold,graph_warm,event,eager")]
+    pub methods: Vec<String>,
+    /// Exactly so many samples of each subject by each method
+    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub iters: Option<u32>,
+    /// Replays before the first sample, not kept
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub warmup: u32,
+    /// About so many seconds for each subject and shape, fewer where the ratios are known to 1% before
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.25)]
+    pub time: f64,
+    /// Launches that stability is tried with at every shape; 10000 at the smallest default shape, and what fits 0.5 s elsewhere, if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1_000_000_000))]
+    pub stability: Option<u64>,
+    /// Where there is no GPU, let gates 1 and 2 on the CPU decide
+    #[arg(long)]
+    pub allow_no_gpu: bool,
+    /// Finish a run that was cut off: what is done is kept, the rest is done with the same options and the same secret
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<PathBuf>,
+    /// Draw inputs, order and samples from this secret, as a run's `seed_secret` has it, instead of a fresh one
+    #[arg(long, value_name = "N")]
+    pub seed_secret: Option<u64>,
+    /// The Python that has the baselines' packages; python3 if not given
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+}
+
+/// As the command line's defaults are.
+impl Default for BenchArgs {
+    fn default() -> Self {
+        BenchArgs {
+            check: CheckArgs::default(),
+            baselines: None,
+            methods: ["graph_cold", "graph_warm", "event", "eager"].map(String::from).to_vec(),
+            iters: None,
+            warmup: 3,
+            time: 0.25,
+            stability: None,
+            allow_no_gpu: false,
+            resume: None,
+            seed_secret: None,
+            python: None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Default)]

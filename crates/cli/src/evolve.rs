@@ -138,6 +138,7 @@ impl GateEvaluator<'_> {
             oracles: &bench.oracles,
             numerics: NumericsChoice::Faithful,
             passes: Some(&bench.passes),
+            compile_only: false,
         };
         let mut judged = Judged {
             verdict: VerdictWord::Passed,

@@ -23,11 +23,26 @@ pub struct Session {
 
 impl Session {
     /// Makes the run's folder with its first event.
-    pub fn begin(common: &Common, path: &Path, device: Option<String>) -> Result<Self, CliError> {
+    pub fn begin(
+        common: &Common,
+        path: &Path,
+        device: Option<String>,
+        seed_secret: Option<u64>,
+    ) -> Result<Self, CliError> {
         let environment = environment(device);
-        let first = Event::RunStarted { run: info(path), environment: environment.clone() };
+        let info = RunInfo { seed_secret, ..info(path) };
+        let first = Event::RunStarted { run: info, environment: environment.clone() };
         let run = RunDir::create(path, first)?;
         Ok(Session { run, environment, judged: 0, is_latest: common.out.is_none(), interrupted: false })
+    }
+
+    /// Takes up a run that was cut off.
+    pub fn resume(path: &Path) -> Result<Self, CliError> {
+        let mut run = RunDir::reopen(path)?;
+        let record = run.record()?;
+        run.push(Event::Resumed { command: std::env::args().collect() })?;
+        let judged = record.results.len();
+        Ok(Session { run, environment: record.environment, judged, is_latest: false, interrupted: false })
     }
 
     pub fn result(&mut self, result: ResultRecord) -> Result<(), CliError> {
@@ -48,7 +63,8 @@ impl Session {
         );
         let text =
             serde_json::to_vec_pretty(&result).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
-        self.run.write(&folder.join("correctness").join(safe(&name)), &text)?;
+        let gate = if result.measurement.is_some() { "performance" } else { "correctness" };
+        self.run.write(&folder.join(gate).join(safe(&name)), &text)?;
         Ok(self.run.push(Event::Result { result: Box::new(result) })?)
     }
 
@@ -76,7 +92,7 @@ impl Session {
 
     /// Writes evidence, record and report, tells them, and gives the exit code.
     pub fn finish(mut self, common: &Common, tasks: &[Task], artifacts: &Artifacts) -> Result<i32, CliError> {
-        self.environment.toolkit = artifacts.toolkit_ids();
+        self.environment.toolkit = artifacts.toolkit_ids().or(self.environment.toolkit);
         self.run.push(Event::Environment { environment: self.environment.clone() })?;
         for ((candidate, file), text) in artifacts.kept() {
             let folder = candidate_folder(&candidate).join("compile");

@@ -13,7 +13,8 @@ fn summary(place: &Place, run: &str) -> Value {
 #[test]
 fn from_a_corner_it_finds_something_better_that_passes() {
     let place = Place::new();
-    let output = place.run(&["evolve", "--shapes", "tiny", "--start", "random", "--seed", "3", "--budget", "12", "--out", "r"]);
+    let output =
+        place.run(&["evolve", "--shapes", "tiny", "--start", "random", "--seed", "3", "--budget", "12", "--out", "r"]);
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("an estimate") && said.contains("no time") && said.contains("not run on a GPU"), "{said}");
@@ -25,7 +26,8 @@ fn from_a_corner_it_finds_something_better_that_passes() {
     assert!(best["gain"].as_f64() > Some(1.0), "{best}");
     assert_eq!(best["estimate"]["unit"], "model_cycles");
     assert!(best.get("time_us").is_none() && record["start"].get("time_us").is_none());
-    let mut check = vec!["check".to_string(), "level_07".into(), "--shapes".into(), "tiny".into(), "--out".into(), "c".into()];
+    let mut check =
+        vec!["check".to_string(), "level_07".into(), "--shapes".into(), "tiny".into(), "--out".into(), "c".into()];
     for (name, value) in best["levers"].as_object().unwrap() {
         check.extend(["--set".into(), format!("{name}={value}")]);
     }
@@ -65,10 +67,26 @@ fn a_replay_keeps_only_what_passes() {
     let line = |name: &str| {
         serde_json::json!({ "candidate": root.join("tests/candidates").join(name).display().to_string() }).to_string()
     };
-    let lines = ["right/local_array.cu", "wrong/off_by_one_key.cu", "wrong/endless.cu", "wrong/writes_scale.cu", "right/local_array.cu"];
+    let lines = [
+        "right/local_array.cu",
+        "wrong/off_by_one_key.cu",
+        "wrong/endless.cu",
+        "wrong/writes_scale.cu",
+        "right/local_array.cu",
+    ];
     let text_of_lines: Vec<String> = lines.iter().map(|l| line(l)).collect();
     fs::write(place.path().join("p.jsonl"), text_of_lines.join("\n")).unwrap();
-    let output = place.run(&["evolve", "--shapes", "tiny", "--proposer", "replay:p.jsonl", "--population", "elite:5", "--out", "r"]);
+    let output = place.run(&[
+        "evolve",
+        "--shapes",
+        "tiny",
+        "--proposer",
+        "replay:p.jsonl",
+        "--population",
+        "elite:5",
+        "--out",
+        "r",
+    ]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let record = summary(&place, "r");
     assert_eq!((record["evaluations"].as_u64(), record["proposals"].as_u64()), (Some(5), Some(5)));

@@ -13,6 +13,8 @@ use crate::oracle::Oracle;
 use crate::oracles::Oracles;
 use crate::passes::{PassKey, Passes};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use warpsmith_compile::Artifact;
 use warpsmith_spec::levers::Setting;
 use warpsmith_spec::plan::{PlanProblem, ResolvedPlan};
 use warpsmith_spec::record::{CheckRecord, FindingRecord, GateStatus, Gates, ResultRecord, Severity, VerdictWord};
@@ -27,10 +29,12 @@ pub struct Context<'a> {
     pub numerics: NumericsChoice,
     /// Passes earned before on this machine; None: each is earned anew.
     pub passes: Option<&'a Passes>,
+    /// Gate 1 alone is asked for.
+    pub compile_only: bool,
 }
 
 /// Warp-instructions that any launch may take; work on the shape comes on top.
-const INSTRUCTIONS: u64 = 50_000_000;
+pub(crate) const INSTRUCTIONS: u64 = 50_000_000;
 /// Runs of up to so many warp-instructions are repeated under another schedule, whose outputs have to agree.
 const REPEATED: u64 = 500_000;
 const FIRST: Schedule = Schedule { seed: 1, early_copies: false };
@@ -38,6 +42,19 @@ const SECOND: Schedule = Schedule { seed: 0x5eed, early_copies: true };
 
 /// The code of a backend that went away.
 pub(crate) const CONNECTION_LOST: &str = "connection-lost";
+
+/// An evaluation through gates 1 and 2, with what gate 3 goes on from.
+pub struct Evaluated {
+    pub record: ResultRecord,
+    /// None unless it compiled and its launches resolve.
+    pub ready: Option<Ready>,
+}
+
+/// A candidate that compiled, at one shape.
+pub struct Ready {
+    pub artifact: Arc<Artifact>,
+    pub plan: Arc<ResolvedPlan>,
+}
 
 /// Judges, gates 1 and 2.
 pub fn evaluate(
@@ -47,16 +64,38 @@ pub fn evaluate(
     workload: &Workload,
     target: &'static Target,
 ) -> Result<ResultRecord, EvalError> {
+    Ok(evaluate_ready(ctx, subject, setting, workload, target)?.record)
+}
+
+/// [`evaluate`], for who goes on.
+pub fn evaluate_ready(
+    ctx: &Context,
+    subject: &Subject,
+    setting: &Setting,
+    workload: &Workload,
+    target: &'static Target,
+) -> Result<Evaluated, EvalError> {
     let plan = subject.candidate.resolve(&subject.task, setting, workload, target);
     let compiled = ctx.compile.judge(subject, setting, workload, plan.as_ref().ok())?;
     let mut result = blank(ctx, subject, setting, workload, target, &compiled);
     if !compiled.passed() {
-        return Ok(result);
+        return Ok(Evaluated { record: result, ready: None });
     }
     result.gates.compile = GateStatus::Passed;
+    let mut ready = None;
     let outcome = match plan {
+        _ if ctx.compile_only => {
+            result.gates.correctness = GateStatus::NotRun;
+            result.verdict = VerdictWord::Passed;
+            return Ok(Evaluated { record: result, ready: None });
+        }
         Err(problem) => Judged::of(VerdictWord::Rejected, vec![rejected(&problem)]),
-        Ok(plan) => run_and_judge(ctx, subject, workload, target, &compiled, &plan, &mut result)?,
+        Ok(plan) => {
+            let judged = run_and_judge(ctx, subject, workload, target, &compiled, &plan, &mut result)?;
+            let artifact = compiled.artifacts.get(target.name).cloned();
+            ready = artifact.map(|artifact| Ready { artifact, plan: Arc::new(plan) });
+            judged
+        }
     };
     result.gates.correctness = match outcome.verdict {
         VerdictWord::Passed => GateStatus::Passed,
@@ -66,21 +105,26 @@ pub fn evaluate(
     };
     result.verdict = outcome.verdict;
     result.check = outcome.check;
-    for mut finding in outcome.findings {
+    add_findings(&mut result, subject, outcome.findings);
+    Ok(Evaluated { record: result, ready })
+}
+
+/// Adds findings to a result, with the candidate's file as it was named.
+pub(crate) fn add_findings(result: &mut ResultRecord, subject: &Subject, findings: Vec<FindingRecord>) {
+    for mut finding in findings {
         finding.file = Some(finding.file.map_or_else(|| subject.candidate.name.clone(), |f| typed(subject, &f)));
         result.findings.push(finding);
     }
     // Errors first, each in the order it was found; the first is what people read.
     result.findings.sort_by_key(|f| f.severity == Severity::Note);
     result.finding = result.findings.first().filter(|f| f.severity == Severity::Error).cloned();
-    Ok(result)
 }
 
 /// What gate 2 says.
-struct Judged {
-    verdict: VerdictWord,
-    findings: Vec<FindingRecord>,
-    check: Option<BTreeMap<String, CheckRecord>>,
+pub(crate) struct Judged {
+    pub verdict: VerdictWord,
+    pub findings: Vec<FindingRecord>,
+    pub check: Option<BTreeMap<String, CheckRecord>>,
 }
 
 impl Judged {
@@ -168,6 +212,7 @@ fn run_and_judge(
     if let Some(pass) = ctx.passes.and_then(|p| p.get(&key)) {
         result.execution = Some(pass.execution);
         result.cached = true;
+        result.check_of = pass.earned;
         return Ok(Judged { verdict: VerdictWord::Passed, findings: Vec::new(), check: Some(pass.check) });
     }
     let job = Job {
@@ -199,7 +244,7 @@ fn run_and_judge(
 }
 
 /// The verdict of a run that came to no good end, or met errors on its way.
-fn stopped(backend: &dyn Backend, run: &RunOutcome) -> Option<Judged> {
+pub(crate) fn stopped(backend: &dyn Backend, run: &RunOutcome) -> Option<Judged> {
     let faulted = run.findings.iter().any(|f| f.severity == Severity::Error);
     let mut findings = run.findings.clone();
     let verdict = match &run.end {
@@ -251,7 +296,7 @@ fn who(backend: &dyn Backend) -> &'static str {
     }
 }
 
-fn judge_outputs(
+pub(crate) fn judge_outputs(
     subject: &Subject,
     workload: &Workload,
     target: &Target,

@@ -38,10 +38,20 @@ pub enum Code {
     OutputUnwritten,
     InputModified,
     ScheduleDependent,
+    // Gate 3.
+    TimedOutputWrong,
+    Unstable,
+    InputChangedInTiming,
+    BelowPhysics,
+    BackendsDisagree,
+    NotMeasured,
+    ConnectionLost,
+    SanitizerFinding,
+    SanitizerMissing,
 }
 
 impl Code {
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 36] = [
         Code::CompileError,
         Code::WmmaLocalMemory,
         Code::PtxasError,
@@ -69,6 +79,15 @@ impl Code {
         Code::OutputUnwritten,
         Code::InputModified,
         Code::ScheduleDependent,
+        Code::TimedOutputWrong,
+        Code::Unstable,
+        Code::InputChangedInTiming,
+        Code::BelowPhysics,
+        Code::BackendsDisagree,
+        Code::NotMeasured,
+        Code::ConnectionLost,
+        Code::SanitizerFinding,
+        Code::SanitizerMissing,
     ];
 
     /// The kebab-case id.
@@ -101,6 +120,15 @@ impl Code {
             Code::OutputUnwritten => "output-unwritten",
             Code::InputModified => "input-modified",
             Code::ScheduleDependent => "schedule-dependent",
+            Code::TimedOutputWrong => "timed-output-wrong",
+            Code::Unstable => "unstable",
+            Code::InputChangedInTiming => "input-changed-in-timing",
+            Code::BelowPhysics => "below-physics",
+            Code::BackendsDisagree => "backends-disagree",
+            Code::NotMeasured => "not-measured",
+            Code::ConnectionLost => "connection-lost",
+            Code::SanitizerFinding => "sanitizer-finding",
+            Code::SanitizerMissing => "sanitizer-missing",
         }
     }
 

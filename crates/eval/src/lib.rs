@@ -3,11 +3,12 @@
 //! It knows tasks and candidates (`spec`), and drives the engines below it; it prints nothing.
 //!
 //! Picture: task x shape -> [`draw`] -> [`inputs`] -> [`oracle`] (f64, and the honest kernel's error) ; candidate ->
-//! [`compile_gate`] -> [`backend`] -> [`guard`], [`check`] -> [`evaluate`] -> [`pipeline`] -> records.
+//! [`compile_gate`] -> [`backend`] -> [`guard`], [`check`] -> [`evaluate`] -> [`pipeline`] -> records; [`bench`] goes on from there: gate 3.
 
 pub mod attention;
 pub mod backend;
 pub mod baseline;
+pub mod bench;
 pub mod check;
 pub mod compile_gate;
 pub mod draw;

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use warpsmith_compile::Artifact;
 use warpsmith_spec::plan::ResolvedPlan;
-use warpsmith_spec::record::{CheckRecord, ExecutionRecord};
+use warpsmith_spec::record::{CheckOfRecord, CheckRecord, ExecutionRecord};
 use warpsmith_spec::target::Target;
 use warpsmith_spec::task::Task;
 use warpsmith_spec::words::Precision;
@@ -64,16 +64,26 @@ pub struct Pass {
     key: String,
     pub check: BTreeMap<String, CheckRecord>,
     pub execution: ExecutionRecord,
+    /// The run that earned it.
+    #[serde(default)]
+    pub earned: Option<CheckOfRecord>,
 }
 
 /// The folder of passes.
 pub struct Passes {
     folder: PathBuf,
+    run: Option<CheckOfRecord>,
 }
 
 impl Passes {
     pub fn new(folder: PathBuf) -> Passes {
-        Passes { folder }
+        Passes { folder, run: None }
+    }
+
+    /// Passes are remembered as this run's.
+    #[must_use]
+    pub fn earned_by(self, run: CheckOfRecord) -> Passes {
+        Passes { run: Some(run), ..self }
     }
 
     fn path(&self, key: &str) -> PathBuf {
@@ -96,7 +106,7 @@ impl Passes {
         let key = key.text();
         let path = self.path(&key);
         let Some(folder) = path.parent() else { return };
-        let pass = Pass { key, check: check.clone(), execution: execution.clone() };
+        let pass = Pass { key, check: check.clone(), execution: execution.clone(), earned: self.run.clone() };
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(folder)?;
             let file = tempfile::NamedTempFile::new_in(folder)?;

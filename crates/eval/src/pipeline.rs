@@ -55,11 +55,12 @@ pub struct RunResults {
 }
 
 /// One evaluation to be done.
-struct Step<'a> {
-    subject: &'a Subject,
-    setting: &'a Setting,
-    workload: Workload,
-    target: &'static Target,
+#[derive(Clone)]
+pub struct Step<'a> {
+    pub subject: &'a Subject,
+    pub setting: &'a Setting,
+    pub workload: Workload,
+    pub target: &'static Target,
 }
 
 /// Runs. `cancelled` is asked before each evaluation.
@@ -69,7 +70,7 @@ pub fn run(
     cancelled: &dyn Fn() -> bool,
     events: &mut dyn FnMut(Event),
 ) -> Result<RunResults, EvalError> {
-    let (steps, not_applicable) = plan(request)?;
+    let (steps, not_applicable) = plan(request, &[])?;
     if steps.is_empty() {
         return Err(nothing_left(&not_applicable).into());
     }
@@ -98,7 +99,12 @@ pub fn run(
     Ok(done)
 }
 
-fn plan<'a>(request: &RunRequest<'a>) -> Result<(Vec<Step<'a>>, Vec<NotApplicable>), EvalError> {
+/// What there is to be done, and what does not apply. Where no target is asked for, a candidate's own that comes first in `preferred` is
+/// taken, else its first; with preferences, a candidate that has none of them is not applicable.
+pub(crate) fn plan<'a>(
+    request: &RunRequest<'a>,
+    preferred: &[String],
+) -> Result<(Vec<Step<'a>>, Vec<NotApplicable>), EvalError> {
     let asked = request.target.map(target::find).transpose()?;
     let (mut steps, mut excluded) = (Vec::new(), Vec::new());
     for (subject, settings) in request.subjects {
@@ -121,6 +127,18 @@ fn plan<'a>(request: &RunRequest<'a>) -> Result<(Vec<Step<'a>>, Vec<NotApplicabl
                 continue;
             }
             Some(target) => target,
+            None if !preferred.is_empty() => match preferred.iter().find(|p| candidate.targets.contains(p)) {
+                Some(name) => target::find(name)?,
+                None => {
+                    for workload in &workloads {
+                        exclude(
+                            &workload.shape,
+                            format!("the device does not run its targets ({})", candidate.targets.join(", ")),
+                        );
+                    }
+                    continue;
+                }
+            },
             None => {
                 let first = candidate
                     .targets
@@ -142,7 +160,7 @@ fn plan<'a>(request: &RunRequest<'a>) -> Result<(Vec<Step<'a>>, Vec<NotApplicabl
 }
 
 /// Nothing to judge is wrong usage: it must not look like a pass.
-fn nothing_left(excluded: &[NotApplicable]) -> SpecError {
+pub(crate) fn nothing_left(excluded: &[NotApplicable]) -> SpecError {
     let Some(first) = excluded.first() else {
         return SpecError::new(SpecCode::ConstraintNotMet, "there is nothing to judge: no candidate was named")
             .hint("`warpsmith list` shows what is built in");

@@ -48,7 +48,14 @@ fn judge(
         Err(ToolError::BadRequest { what: format!("{} is not in the layer", request.name) })
     });
     let compile = CompileGate::new(&source, Arc::new(warpsmith_builtin::headers()));
-    let context = Context { compile: &compile, backend, oracles, numerics: NumericsChoice::Faithful, passes: None };
+    let context = Context {
+        compile: &compile,
+        backend,
+        oracles,
+        numerics: NumericsChoice::Faithful,
+        passes: None,
+        compile_only: false,
+    };
     let subject = Subject {
         candidate: Arc::new(candidate.clone()),
         task: Arc::new(tasks.find(&candidate.task).expect("it is built in").clone()),

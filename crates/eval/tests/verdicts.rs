@@ -138,8 +138,14 @@ fn judge_with(
     let gate = CompileGate::new(&FakeCompiler, Arc::new(BTreeMap::new()));
     let oracles = Oracles::new(Secrets { inputs: 0, rows: 1 });
     let backend = FakeKernel(behaviour);
-    let ctx =
-        Context { compile: &gate, backend: &backend, oracles: &oracles, numerics: NumericsChoice::Faithful, passes };
+    let ctx = Context {
+        compile: &gate,
+        backend: &backend,
+        oracles: &oracles,
+        numerics: NumericsChoice::Faithful,
+        passes,
+        compile_only: false,
+    };
     let subject = subject(source);
     let setting = subject.candidate.default_setting();
     let workloads =

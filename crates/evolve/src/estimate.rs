@@ -34,10 +34,54 @@ pub struct Device {
 
 /// The devices that can be named. L4 and A100: data sheets. H100: `mma.sync` reaches 62% of the wgmma rate, and 8-bit floats run as 16-bit.
 pub const DEVICES: [Device; 4] = [
-    Device { name: "L4", sm_count: 58, max_warps: 48, max_ctas: 24, registers: 65536, shared_bytes: 102_400, mma_16bit: 512.0, mma_8bit: 1024.0, dram_bytes: 147.0, l2_bytes: 1500.0 },
-    Device { name: "A100", sm_count: 108, max_warps: 64, max_ctas: 32, registers: 65536, shared_bytes: 167_936, mma_16bit: 1024.0, mma_8bit: 1024.0, dram_bytes: 1100.0, l2_bytes: 5120.0 },
-    Device { name: "H100", sm_count: 132, max_warps: 64, max_ctas: 32, registers: 65536, shared_bytes: 233_472, mma_16bit: 1270.0, mma_8bit: 1100.0, dram_bytes: 1900.0, l2_bytes: 3000.0 },
-    Device { name: "H200", sm_count: 132, max_warps: 64, max_ctas: 32, registers: 65536, shared_bytes: 233_472, mma_16bit: 1270.0, mma_8bit: 1100.0, dram_bytes: 2700.0, l2_bytes: 3000.0 },
+    Device {
+        name: "L4",
+        sm_count: 58,
+        max_warps: 48,
+        max_ctas: 24,
+        registers: 65536,
+        shared_bytes: 102_400,
+        mma_16bit: 512.0,
+        mma_8bit: 1024.0,
+        dram_bytes: 147.0,
+        l2_bytes: 1500.0,
+    },
+    Device {
+        name: "A100",
+        sm_count: 108,
+        max_warps: 64,
+        max_ctas: 32,
+        registers: 65536,
+        shared_bytes: 167_936,
+        mma_16bit: 1024.0,
+        mma_8bit: 1024.0,
+        dram_bytes: 1100.0,
+        l2_bytes: 5120.0,
+    },
+    Device {
+        name: "H100",
+        sm_count: 132,
+        max_warps: 64,
+        max_ctas: 32,
+        registers: 65536,
+        shared_bytes: 233_472,
+        mma_16bit: 1270.0,
+        mma_8bit: 1100.0,
+        dram_bytes: 1900.0,
+        l2_bytes: 3000.0,
+    },
+    Device {
+        name: "H200",
+        sm_count: 132,
+        max_warps: 64,
+        max_ctas: 32,
+        registers: 65536,
+        shared_bytes: 233_472,
+        mma_16bit: 1270.0,
+        mma_8bit: 1100.0,
+        dram_bytes: 2700.0,
+        l2_bytes: 3000.0,
+    },
 ];
 
 /// The device of this name.
@@ -91,28 +135,51 @@ pub fn classify(opcode: &str) -> (Pipe, f64) {
     match words[0] {
         "mma" | "wmma" if has("mma") || words[0] == "mma" => (tensor(&words), 0.0),
         "wmma" => (Pipe::Shared, 4.0),
-        "ex2" | "lg2" | "rcp" | "rsqrt" | "sqrt" | "sin" | "cos" | "tanh" | "div" if has("f32") || has("f16") || has("f16x2") => {
+        "ex2" | "lg2" | "rcp" | "rsqrt" | "sqrt" | "sin" | "cos" | "tanh" | "div"
+            if has("f32") || has("f16") || has("f16x2") =>
+        {
             (Pipe::Special, if has("f16x2") { 4.0 } else { 2.0 })
         }
         "cvt" if has("e4m3x2") || has("e5m2x2") || has("f16x2") || has("bf16x2") => (Pipe::Narrow, 1.0),
         "cvt" if has("f32") && (has("f16") || has("bf16")) => (Pipe::Narrow, 1.0),
         "cvt" => (Pipe::Special, 2.0),
-        "fma" | "add" | "sub" | "mul" | "mad" if has("f32") || has("f16") || has("f16x2") || has("bf16x2") || has("ftz") => (Pipe::Float, 0.25),
+        "fma" | "add" | "sub" | "mul" | "mad"
+            if has("f32") || has("f16") || has("f16x2") || has("bf16x2") || has("ftz") =>
+        {
+            (Pipe::Float, 0.25)
+        }
         "fma" | "add" | "sub" | "mul" | "mad" if has("f64") => (Pipe::Special, 16.0),
-        "ldmatrix" | "stmatrix" => (Pipe::Shared, if has("x4") { 4.0 } else if has("x2") { 2.0 } else { 1.0 }),
+        "ldmatrix" | "stmatrix" => (
+            Pipe::Shared,
+            if has("x4") {
+                4.0
+            } else if has("x2") {
+                2.0
+            } else {
+                1.0
+            },
+        ),
         "shfl" | "movmatrix" | "redux" => (Pipe::Shared, 1.0),
         "ld" | "st" | "atom" | "red" if has("shared") => (Pipe::Shared, vector(&words)),
         "ld" | "st" | "atom" | "red" if has("param") || has("const") => (Pipe::Control, 0.25),
         "ld" | "st" | "atom" | "red" => (Pipe::Global, vector(&words)),
         "cp" if has("async") && !has("wait_group") && !has("commit_group") && !has("wait_all") => (Pipe::Global, 4.0),
-        "bar" | "barrier" | "bra" | "ret" | "exit" | "mov" | "cp" | "membar" | "fence" | "cvta" | "call" => (Pipe::Control, 0.25),
+        "bar" | "barrier" | "bra" | "ret" | "exit" | "mov" | "cp" | "membar" | "fence" | "cvta" | "call" => {
+            (Pipe::Control, 0.25)
+        }
         _ => (Pipe::Integer, 0.5),
     }
 }
 
 /// Clocks of 128 bytes each that a warp's access takes without conflicts.
 fn vector(words: &[&str]) -> f64 {
-    let lanes = if words.contains(&"v4") { 4.0 } else if words.contains(&"v2") { 2.0 } else { 1.0 };
+    let lanes = if words.contains(&"v4") {
+        4.0
+    } else if words.contains(&"v2") {
+        2.0
+    } else {
+        1.0
+    };
     let bytes = match words.last().map(|w| w.trim_start_matches(|c: char| c.is_ascii_alphabetic())) {
         Some("64") => 8.0,
         Some("16") => 2.0,

@@ -100,7 +100,10 @@ pub fn fold(path: &Path, events: &[Event]) -> Result<RunRecord, JournalError> {
             Event::Environment { environment } => record.environment.clone_from(environment),
             Event::NotApplicable { entry } => record.not_applicable.push(entry.clone()),
             Event::Example { result } => record.examples.push((**result).clone()),
-            Event::Result { result } => record.results.push((**result).clone()),
+            Event::Result { result } => match record.results.iter_mut().find(|r| is_lost(r) && same(r, result)) {
+                Some(lost) => lost.clone_from(result),
+                None => record.results.push((**result).clone()),
+            },
             Event::Accept { criteria } => record.accept.clone_from(criteria),
             Event::RunStarted { .. } | Event::Resumed { .. } | Event::Interrupted | Event::RunFinished { .. } => {}
         }
@@ -120,4 +123,16 @@ fn first_baselines(record: &RunRecord) -> Vec<String> {
     // PyTorch's own choice is what people use.
     let (usual, others): (Vec<String>, Vec<String>) = peers.into_iter().partition(|n| n == "sdpa:auto");
     usual.into_iter().chain(others).chain(own).collect()
+}
+
+/// The connection was lost in the middle of it: the same evaluation, done again, takes its place.
+fn is_lost(result: &ResultRecord) -> bool {
+    result.finding.as_ref().is_some_and(|f| f.code == "connection-lost")
+}
+
+fn same(a: &ResultRecord, b: &ResultRecord) -> bool {
+    let key =
+        |r: &ResultRecord| (r.candidate.clone(), r.shape.clone(), r.causal, r.seed, r.target.clone(), r.config.clone());
+    let inputs = |r: &ResultRecord| (r.format.clone(), r.scales.clone(), r.distribution.clone());
+    key(a) == key(b) && inputs(a) == inputs(b) && a.levers == b.levers
 }

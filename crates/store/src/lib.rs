@@ -13,6 +13,6 @@ mod run_dir;
 
 pub use atomic::write_atomic;
 pub use journal::{Event, JournalError, fold, read_journal};
-pub use loop_dir::{LoopDir, LoopDirError, hash as text_hash};
 pub use log::{Log, LogError};
+pub use loop_dir::{LoopDir, LoopDirError, hash as text_hash};
 pub use run_dir::{RunDir, RunDirError, stamp_now, timestamp_now};

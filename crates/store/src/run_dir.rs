@@ -57,6 +57,22 @@ impl RunDir {
         Ok(RunDir { path: path.into(), journal, next_seq: 1, events: vec![first] })
     }
 
+    /// Opens a run that was cut off, to go on with it. What a kill has left of a last line is removed.
+    ///
+    /// # Errors
+    /// No journal there, a damaged one, or one that cannot be written.
+    pub fn reopen(path: &Path) -> Result<Self, RunDirError> {
+        let file = path.join("journal.jsonl");
+        let events = read_journal(&file)?;
+        fold(&file, &events)?;
+        let failed = |source| RunDirError::NotWritable { path: file.clone(), source };
+        let text = fs::read(&file).map_err(failed)?;
+        let whole = text.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+        let journal = OpenOptions::new().append(true).open(&file).map_err(failed)?;
+        journal.set_len(whole as u64).map_err(failed)?;
+        Ok(RunDir { path: path.into(), journal, next_seq: events.len() as u64, events })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

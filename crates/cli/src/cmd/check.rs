@@ -1,18 +1,19 @@
 //! `warpsmith` (the main job) and `warpsmith check`: what was asked, resolved, taken through gates 1 and 2, and told.
 
-use crate::args::{BackendArg, CheckArgs, Common, NumericsArg};
+use crate::args::{BackendArg, CheckArgs, Common, GateArg, NumericsArg};
 use crate::artifacts::Artifacts;
 use crate::catalog::{Catalog, Entry};
 use crate::error::CliError;
 use crate::session::Session;
 use crate::{interrupt, output, paths, progress};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use warpsmith_builtin::canonical_name;
 use warpsmith_eval::pipeline::{self, Event, RunRequest};
 use warpsmith_eval::worker::{DeviceInfo, GpuBackend, GpuOptions};
 use warpsmith_eval::{Backend, CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject};
-use warpsmith_spec::record::{NotApplicable, ResultRecord, VerdictWord};
+use warpsmith_spec::record::{CheckOfRecord, GateStatus, NotApplicable, ResultRecord, VerdictWord};
 use warpsmith_spec::{LeverRequest, Setting, SpecCode, SpecError, WorkloadRequest, target};
 
 /// The kernel that the main job shows failing.
@@ -23,13 +24,25 @@ const DEFAULT_TASK: &str = "fp8_sdpa";
 pub fn main_job(common: &Common) -> Result<i32, CliError> {
     let catalog = Catalog::new()?;
     let entries = catalog.builtins(DEFAULT_TASK)?;
-    let asked = Asked { entries, example: catalog.fault(EXAMPLE)?, from_list: true, args: &CheckArgs::default() };
+    let asked = Asked {
+        entries,
+        example: catalog.fault(EXAMPLE)?,
+        from_list: true,
+        args: &CheckArgs::default(),
+        performance: GateStatus::NotRun,
+    };
     judge(common, &catalog, &asked, "ladder")
 }
 
 /// The files named, or all built-in kernels of a task.
 pub fn check(common: &Common, args: &CheckArgs) -> Result<i32, CliError> {
     let mut catalog = Catalog::new()?;
+    let asked = asked(&mut catalog, args)?;
+    judge(common, &catalog, &asked, "check")
+}
+
+/// What the command line names.
+pub(super) fn asked<'a>(catalog: &mut Catalog, args: &'a CheckArgs) -> Result<Asked<'a>, CliError> {
     let task = args.task.as_deref().map(|t| catalog.task_named(t)).transpose()?;
     let from_list = args.files.is_empty();
     let entries = if from_list {
@@ -48,19 +61,21 @@ pub fn check(common: &Common, args: &CheckArgs) -> Result<i32, CliError> {
         return Err(CliError::usage("unknown-name", format!("no built-in kernel computes {name}"))
             .hint("name a file: `warpsmith check FILE.cu`"));
     }
-    judge(common, &catalog, &Asked { entries, example: None, from_list, args }, "check")
+    Ok(Asked { entries, example: None, from_list, args, performance: GateStatus::NotRun })
 }
 
 /// What is to be judged.
-struct Asked<'a> {
-    entries: Vec<Entry>,
-    example: Option<Entry>,
+pub(super) struct Asked<'a> {
+    pub entries: Vec<Entry>,
+    pub example: Option<Entry>,
     /// They come from a task's list: what the machine cannot execute is then not applicable, rather than a failure.
-    from_list: bool,
-    args: &'a CheckArgs,
+    pub from_list: bool,
+    pub args: &'a CheckArgs,
+    /// What gate 3 is called, as it is not run here.
+    pub performance: GateStatus,
 }
 
-fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Result<i32, CliError> {
+pub(super) fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Result<i32, CliError> {
     if let Some(name) = &asked.args.target {
         target::find(name)?;
     }
@@ -70,18 +85,23 @@ fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Resul
     let compile = CompileGate::new(&artifacts, catalog.headers.clone());
     let (backend, device) = backend(asked)?;
     let oracles = Oracles::with_fresh_rows();
-    let passes = (!asked.args.fresh).then(|| Passes::new(paths::cache_dir().join("passes")));
-    let numerics = match asked.args.numerics {
-        NumericsArg::Faithful => NumericsChoice::Faithful,
-        NumericsArg::Fast => NumericsChoice::Fast,
+    let folder = paths::run_dir(common, name);
+    let passes = passes(asked.args, &folder);
+    let numerics = numerics(asked.args);
+    let compile_only = asked.args.gate == Some(GateArg::Compile);
+    let context = Context {
+        compile: &compile,
+        backend: &*backend,
+        oracles: &oracles,
+        numerics,
+        passes: passes.as_ref(),
+        compile_only,
     };
-    let context =
-        Context { compile: &compile, backend: &*backend, oracles: &oracles, numerics, passes: passes.as_ref() };
     let own = device.as_ref().and_then(|d| own_target(d, &subjects));
     let target = asked.args.target.as_deref().or(own.as_deref());
     let request = RunRequest { subjects: &subjects, workloads: &workloads, target };
 
-    let mut session = Session::begin(common, &paths::run_dir(common, name), device.map(|d| d.name))?;
+    let mut session = Session::begin(common, &folder, device.map(|d| d.name), None)?;
     excluded.into_iter().try_for_each(|e| session.not_applicable(e))?;
     let run = run(common, &request, &context, asked, &mut session);
     // What was judged before an error is kept; the folder of a run that judged nothing is not.
@@ -96,10 +116,26 @@ fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &str) -> Resul
     session.finish(common, &tasks, &artifacts)
 }
 
+pub(super) fn numerics(args: &CheckArgs) -> NumericsChoice {
+    match args.numerics {
+        NumericsArg::Faithful => NumericsChoice::Faithful,
+        NumericsArg::Fast => NumericsChoice::Fast,
+    }
+}
+
+/// Passes earned before on this machine, and the run in `folder` to remember those of today by.
+pub(super) fn passes(args: &CheckArgs, folder: &Path) -> Option<Passes> {
+    let run = folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let earned = CheckOfRecord { run, at: warpsmith_store::timestamp_now() };
+    (!args.fresh).then(|| Passes::new(paths::cache_dir().join("passes")).earned_by(earned))
+}
+
 /// The PTX machine, which finds more than a GPU shows, unless a GPU is asked for.
 fn backend(asked: &Asked) -> Result<(Box<dyn Backend>, Option<DeviceInfo>), CliError> {
-    if asked.args.backend != BackendArg::Gpu {
-        return Ok((Box::new(PtxMachine::new(0)), None));
+    match &asked.args.backend {
+        BackendArg::Auto | BackendArg::Cpu => return Ok((Box::new(PtxMachine::new(0)), None)),
+        BackendArg::Fake(file) => return Ok((Box::new(super::bench::fake(file)?), None)),
+        BackendArg::Gpu => {}
     }
     let started = GpuOptions::this_program().and_then(GpuBackend::start);
     let backend = started.map_err(warpsmith_eval::EvalError::from)?;
@@ -154,8 +190,11 @@ fn run(
     Ok(())
 }
 
-fn record(result: &ResultRecord, asked: &Asked, session: &mut Session) -> Result<(), CliError> {
+pub(super) fn record(result: &ResultRecord, asked: &Asked, session: &mut Session) -> Result<(), CliError> {
     let mut result = result.clone();
+    if result.verdict == VerdictWord::Passed && result.gates.performance == GateStatus::NotRun {
+        result.gates.performance = asked.performance;
+    }
     result.candidate = named(&result.candidate, asked);
     if result.backend == "gpu" {
         // The device computes as it computes; nothing is imitated.
@@ -169,7 +208,7 @@ fn record(result: &ResultRecord, asked: &Asked, session: &mut Session) -> Result
 }
 
 /// What was typed, or a built-in's name, for the name that messages about its file carry.
-fn named(candidate: &str, asked: &Asked) -> String {
+pub(super) fn named(candidate: &str, asked: &Asked) -> String {
     asked.entries.iter().find(|e| e.candidate.name == candidate).map_or(candidate, |e| &e.typed).to_string()
 }
 
@@ -187,7 +226,7 @@ fn show(example: &Entry, catalog: &Catalog, context: &Context, session: &mut Ses
     Ok(())
 }
 
-fn subject(catalog: &Catalog, entry: &Entry) -> Result<Subject, CliError> {
+pub(super) fn subject(catalog: &Catalog, entry: &Entry) -> Result<Subject, CliError> {
     Ok(Subject {
         candidate: Arc::new(entry.candidate.clone()),
         task: Arc::new(catalog.tasks.find(&entry.candidate.task)?.clone()),
@@ -198,7 +237,10 @@ fn subject(catalog: &Catalog, entry: &Entry) -> Result<Subject, CliError> {
 
 /// Candidates with their settings. In a list, kernels that lack a lever that was set are not applicable.
 #[allow(clippy::type_complexity)]
-fn subjects(catalog: &Catalog, asked: &Asked) -> Result<(Vec<(Subject, Vec<Setting>)>, Vec<NotApplicable>), CliError> {
+pub(super) fn subjects(
+    catalog: &Catalog,
+    asked: &Asked,
+) -> Result<(Vec<(Subject, Vec<Setting>)>, Vec<NotApplicable>), CliError> {
     let levers =
         LeverRequest { set: asked.args.set.clone(), config: asked.args.config.clone(), sweep: asked.args.sweep };
     let (mut found, mut excluded, mut first_error) = (Vec::new(), Vec::new(), None);
@@ -219,7 +261,7 @@ fn subjects(catalog: &Catalog, asked: &Asked) -> Result<(Vec<(Subject, Vec<Setti
     }
 }
 
-fn workload_request(args: &CheckArgs) -> Result<WorkloadRequest, CliError> {
+pub(super) fn workload_request(args: &CheckArgs) -> Result<WorkloadRequest, CliError> {
     Ok(WorkloadRequest {
         shapes: args.shapes.clone(),
         seeds: args.seeds.clone(),

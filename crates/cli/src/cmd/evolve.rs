@@ -88,8 +88,11 @@ fn request(catalog: &Catalog, args: &EvolveArgs, entry: &Entry) -> Result<(LoopR
             .hint(format!("there are models of {}", names.join(", ")))
     })?;
     if args.backend == BackendArg::Gpu {
-        return Err(CliError::usage("wrong-usage", "evolve ranks by the PTX machine's estimate; times are not used yet")
-            .hint("leave --backend out"));
+        return Err(CliError::usage(
+            "wrong-usage",
+            "evolve ranks by the PTX machine's estimate; times are not used yet",
+        )
+        .hint("leave --backend out"));
     }
     let variant = args.variant.variant();
     let source = String::from_utf8_lossy(candidate.source.as_bytes()).into_owned();
@@ -170,8 +173,7 @@ fn drive(common: &Common, folder: LoopDir, state: State, gates: &Gates) -> Resul
     let evaluator = gates.evaluator(&artifacts, &bench);
     let mut observed = Observed::new(&bar, common);
     let mut observe = |event: &Event, state: &State| observed.told(event, state);
-    let mut driver =
-        Driver { state, journal: &mut journal, evaluator: &evaluator, asker: None, observe: &mut observe };
+    let mut driver = Driver { state, journal: &mut journal, evaluator: &evaluator, asker: None, observe: &mut observe };
     let ended = driver.run(&|| cancelled.is_set());
     let state = driver.state;
     bar.finish_and_clear();
@@ -236,8 +238,7 @@ fn rerun(common: &Common, run: &Path) -> Result<i32, CliError> {
 }
 
 fn text(record: &EvolveRecord) -> Result<String, CliError> {
-    let text =
-        serde_json::to_string_pretty(record).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
+    let text = serde_json::to_string_pretty(record).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
     Ok(text + "\n")
 }
 

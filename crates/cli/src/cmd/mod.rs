@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub mod bench;
 pub mod cache;
 pub mod check;
 pub mod doctor;

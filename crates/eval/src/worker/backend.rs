@@ -3,13 +3,16 @@
 //! A candidate that faults or hangs takes its worker with it and nothing else; the next job finds the one that was kept ready, so that
 //! nobody waits for a context. A worker that dies without a word is given the job once more: if it dies again, the candidate did it.
 //! Behind a launcher a lost connection ends one job, and the next one starts anew; where that fails [`MAX_LOST`] times in a row, the run ends.
-//! It takes no time. Limit: one device, one job at a time.
+//! What it does for gate 3 is beside it (`timed.rs`). Limit: one device, one job at a time.
 
 use super::{outcome, request};
 use crate::backend::{Backend, Job, RunOutcome};
+use crate::bench::timed::Resident;
 use crate::error::EvalError;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use warpsmith_cuda::DeviceInfo;
 use warpsmith_cuda::worker::{Worker, WorkerCommand, WorkerError};
 
@@ -52,11 +55,18 @@ pub struct GpuBackend {
     options: GpuOptions,
     device: DeviceInfo,
     workers: Mutex<Workers>,
+    pub(super) begun: Instant,
 }
 
 #[derive(Default)]
-struct Workers {
+pub(super) struct Workers {
     ready: Option<Worker>,
+    /// How many were taken so far: the number of the one that is ready.
+    pub(super) taken: u64,
+    /// Subjects that are to be resident, and the number of the worker in which each is.
+    pub(super) residents: HashMap<String, (Arc<Resident>, Option<u64>)>,
+    /// The device is to be held, and the number of the worker that holds it.
+    pub(super) holding: Option<Option<u64>>,
     /// Being started, or started already.
     ahead: Option<JoinHandle<Result<Worker, WorkerError>>>,
     /// How many jobs took their worker with them.
@@ -70,8 +80,8 @@ impl GpuBackend {
     pub fn start(options: GpuOptions) -> Result<GpuBackend, WorkerError> {
         let worker = start(&options)?;
         let device = worker.device().clone();
-        let workers = Mutex::new(Workers { ready: Some(worker), ..Workers::default() });
-        let backend = GpuBackend { options, device, workers };
+        let workers = Mutex::new(Workers { ready: Some(worker), taken: 1, ..Workers::default() });
+        let backend = GpuBackend { options, device, workers, begun: Instant::now() };
         backend.prepare_another(&mut backend.lock());
         Ok(backend)
     }
@@ -90,11 +100,16 @@ impl GpuBackend {
         self.lock().lost
     }
 
-    fn lock(&self) -> MutexGuard<'_, Workers> {
+    /// How its workers are started.
+    pub fn options(&self) -> &GpuOptions {
+        &self.options
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Workers> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn prepare_another(&self, workers: &mut Workers) {
+    pub(super) fn prepare_another(&self, workers: &mut Workers) {
         if workers.ahead.is_none() && self.options.starts_ahead() {
             let options = self.options.clone();
             workers.ahead = Some(std::thread::spawn(move || start(&options)));
@@ -102,10 +117,11 @@ impl GpuBackend {
     }
 
     /// A worker that is ready. One that could not be started ahead, as on a device that only one process may have, is started now.
-    fn take(&self, workers: &mut Workers) -> Result<Worker, WorkerError> {
+    pub(super) fn take(&self, workers: &mut Workers) -> Result<Worker, WorkerError> {
         if let Some(worker) = workers.ready.take() {
             return Ok(worker);
         }
+        workers.taken += 1;
         if let Some(Ok(Ok(worker))) = workers.ahead.take().map(JoinHandle::join) {
             return Ok(worker);
         }
@@ -118,6 +134,18 @@ impl GpuBackend {
     fn lost(&self, workers: &mut Workers, e: WorkerError) -> Result<RunOutcome, EvalError> {
         workers.unreached += 1;
         if workers.unreached >= MAX_LOST { Err(e.into()) } else { Ok(outcome::connection_lost(&e)) }
+    }
+
+    /// After a job: the worker is ready for the next one, unless it is over with it.
+    pub(super) fn put_back(&self, workers: &mut Workers, worker: Worker, over: bool) {
+        if over {
+            workers.lost += 1;
+            drop(worker);
+        } else {
+            workers.ready = Some(worker);
+        }
+        // Not before the old one is gone, but while this job's outcome is being judged.
+        self.prepare_another(workers);
     }
 }
 
@@ -173,14 +201,7 @@ impl Backend for GpuBackend {
                 Err(WorkerError::Refused { .. }) => false,
                 Err(_) => true,
             };
-            if over {
-                workers.lost += 1;
-                drop(worker);
-            } else {
-                workers.ready = Some(worker);
-            }
-            // Not before the old one is gone, but while this job's outcome is being judged.
-            self.prepare_another(&mut workers);
+            self.put_back(&mut workers, worker, over);
             if let Err(e @ WorkerError::Lost { .. }) = done {
                 return self.lost(&mut workers, e);
             }

@@ -1,12 +1,13 @@
-//! Gate 2 on a GPU: the backend that has candidates executed by a worker process, and judges nothing itself.
+//! Gates 2 and 3 on a GPU: the backend that has candidates executed by a worker process, and judges nothing itself.
 //!
 //! Picture: `Job` -> [`request`] -> `warpsmith_cuda::worker::Worker` -> [`outcome`] -> `RunOutcome`; [`GpuBackend`] keeps workers
 //! running and replaces those that a candidate took down. The process itself is `warpsmith_cuda`'s: it knows no tasks and no references.
 
 mod backend;
 mod fake_device;
-mod outcome;
-mod request;
+pub(crate) mod outcome;
+pub(crate) mod request;
+mod timed;
 
 pub use backend::{GpuBackend, GpuOptions};
 pub use fake_device::fake_device;

@@ -72,7 +72,7 @@ fn error(code: &str, message: String) -> FindingRecord {
     blank(Severity::Error, code, GATE, message)
 }
 
-fn step<'a>(job: &Job<'a>, launch: usize) -> Result<&'a ResolvedLaunch, EvalError> {
+pub(super) fn step<'a>(job: &Job<'a>, launch: usize) -> Result<&'a ResolvedLaunch, EvalError> {
     job.plan.launches.get(launch).ok_or_else(|| EvalError::Defect("the worker names a launch that there is not".into()))
 }
 
@@ -84,7 +84,7 @@ fn unsupported(what: String) -> RunEnd {
     RunEnd::Unsupported { what, file: None, line: None }
 }
 
-fn faulted(
+pub(super) fn faulted(
     job: &Job,
     launch: usize,
     kind: FaultKind,
@@ -117,7 +117,7 @@ fn faulted(
 }
 
 /// Bytes after the launches, and which of them the kernel gave a value; None if they did not arrive.
-fn written(contents: Contents, filled: Option<&[u8]>) -> Option<Written> {
+pub(super) fn written(contents: Contents, filled: Option<&[u8]>) -> Option<Written> {
     let bytes = contents.bytes.or_else(|| filled.map(<[u8]>::to_vec))?;
     let mut defined = vec![true; bytes.len()];
     for [first, count] in contents.unwritten {
@@ -127,7 +127,7 @@ fn written(contents: Contents, filled: Option<&[u8]>) -> Option<Written> {
     Some(Written { bytes, defined })
 }
 
-fn overrun(job: &Job, o: &Overrun) -> FindingRecord {
+pub(super) fn overrun(job: &Job, o: &Overrun) -> FindingRecord {
     let (dtype, shape) = sizes(&o.buffer, job).unwrap_or((DType::U8, Vec::new()));
     let bytes = shape.iter().product::<u64>().saturating_mul(dtype.bytes()) as i64;
     let place = if o.offset < 0 {
@@ -184,7 +184,7 @@ fn sizes(name: &str, job: &Job) -> Option<(DType, Vec<u64>)> {
 }
 
 /// Whether sums may depend on the order of threads: the PTX has atomic operations.
-fn has_atomics(ptx: &str) -> bool {
+pub(crate) fn has_atomics(ptx: &str) -> bool {
     const STARTS: [&str; 5] = ["atom.", "red.", "cp.reduce.", "multimem.red.", "multimem.ld_reduce."];
     ptx.split_whitespace().any(|word| STARTS.iter().any(|s| word.starts_with(s)))
 }
