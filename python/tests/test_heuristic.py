@@ -42,7 +42,10 @@ class Choice(unittest.TestCase):
                                 self.assertLessEqual(c.shared_bytes, 232448)
                                 self.assertTrue(0 < c.block <= 1024 and all(0 < g < 2**31 for g in c.grid))
                                 self.assertLess(max(c.grid[1:]), 65536)
-                                if c.total_tiles:
+                                if c.file == "decode":   # whole teams, and no more of them than units
+                                    self.assertEqual(c.grid[0] % c.tiles_per_worker, 0)
+                                    self.assertTrue(c.grid[0] // c.tiles_per_worker <= c.total_tiles and c.grid[0] <= h.SMS)
+                                elif c.total_tiles:
                                     self.assertGreaterEqual(c.tiles_per_worker * c.grid[0] * (3 if c.file == "split" else 1), c.total_tiles)
 
 

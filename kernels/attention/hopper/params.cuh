@@ -24,7 +24,7 @@ struct Params {
     i32 out_kind;
     float out_inverse_scale;
     float softmax_scale_log2;   // softmax_scale * log2(e)
-    i32 tiles_per_unit, tiles_per_worker, total_tiles;   // decode
+    i32 tiles_per_unit, tiles_per_worker, total_tiles;   // split and its like; decode: tiles of a unit, CTAs of a team, units
     i32 row_tiles, section;                              // forward: query tiles of a head; heads that share the L2 at a time
 };
 

@@ -58,14 +58,6 @@ WS_DEV void tma_load_4d(u32 smem, const TensorMap* map, u32 bar, i32 c0, i32 c1,
         : "memory");
 }
 
-// The same, to the same place of every CTA of the cluster whose bit is set; each has its own barrier there, which counts what arrives at it.
-WS_DEV void tma_multicast_4d(u32 smem, const TensorMap* map, u32 bar, i32 c0, i32 c1, i32 c2, i32 c3, u32 ctas) {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem),
-        "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(static_cast<u16>(ctas))
-        : "memory");
-}
-
 // ---- cp.async (9.7.9.25): 16 bytes; with 0 valid bytes it fills zeros ----
 
 WS_DEV void cp_async_16(u32 smem, const void* gmem, u32 valid_bytes) {
@@ -206,9 +198,6 @@ WS_DEV u32 cluster_rank() {
 // Arrives without ordering memory: for telling the others only that this CTA runs and has initialised its barriers (after mbarrier_init_fence).
 WS_DEV void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 
-// Releases what was written before: barriers that other CTAs will use.
-WS_DEV void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-
 WS_DEV void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 // The address, in CTA `rank` of the cluster, of what lies at `addr` here.
@@ -264,6 +253,13 @@ WS_DEV void mma_f16(float* d, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Eight rows of eight f16, a row's pair for each lane: transposed (9.7.14.5.18).
+WS_DEV u32 transpose_8x8(u32 x) {
+    u32 y;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
 }
 
 // Four e4m3 bytes to two f16 pairs: bytes 0 and 1, bytes 2 and 3.

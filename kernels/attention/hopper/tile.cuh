@@ -1,31 +1,10 @@
-// What the kernels without a producer share: packed rows of queries, and tiles that a warpgroup loads by itself with cp.async.
+// What the kernels without a producer share: tiles that a warpgroup loads by itself with cp.async, and the products of one.
 //
-// Row r of a key head is query r / group of query head kv_head * group + r % group; a tile has 64 rows. Knows nothing of softmax.
-// Wants WS_D, WS_KEYS, WS_WGS, WS_CAUSAL and WS_GROUPED (0: as many key heads as query heads).
+// A tile has 64 packed rows (rows.cuh). Knows nothing of softmax.
 #pragma once
-#include "params.cuh"
-#include "transpose.cuh"
+#include "rows.cuh"
 
-constexpr i32 D = WS_D, KEYS = WS_KEYS, WGS = WS_WGS;
-static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
 static_assert(KEYS == 64 || KEYS == 128, "a tile is 64 or 128 keys");
-constexpr u32 kPitch = D < 128 ? D : 128;
-constexpr u32 kTileBytes = KEYS * D;
-
-// Rows r0 and r0 + 8 of a thread, as queries.
-struct Row {
-    i32 head, query, limit;   // limit: keys before it are seen
-    bool valid;
-};
-
-WS_DEV Row row_of(const Params& p, i32 r, i32 kv_head) {
-    Row row;
-    row.query = WS_GROUPED ? r / p.group : r;
-    row.head = WS_GROUPED ? kv_head * p.group + r % p.group : kv_head;
-    row.valid = row.query < p.Sq;
-    row.limit = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + row.query + 1) : p.Sk;
-    return row;
-}
 
 WS_DEV void load_q(const Params& p, i32 b, const Row& r, u32 lane4, u32 (&q)[D / 8], u32 at) {
     const u8* src = p.q + b * p.q_b + r.head * p.q_h + r.query * p.q_s + lane4 * 4;
@@ -46,12 +25,6 @@ WS_DEV void load_tile(const u8* src, i64 stride, i32 first, i32 keys, u32 smem, 
         const bool inside = key < keys;
         cp_async_16(smem + half + swizzled<kPitch>(row, D > 128 ? (chunk & 7) : chunk), src + (inside ? key : 0) * stride + chunk * 16, inside ? 16 : 0);
     }
-}
-
-WS_DEV i64 out_row(const Params& p, i32 b, const Row& r) { return (static_cast<i64>(b) * p.Hq + r.head) * p.Sq + r.query; }
-
-WS_DEV float q_scale_of(const Params& p, i32 b, const Row& r) {
-    return r.valid ? load_f32(p.q_scale + b * p.qs_b + r.head * p.qs_h + (r.query >> 7) * p.qs_t) * p.softmax_scale_log2 : 0.0f;
 }
 
 // S = Q K^T of one tile, issued, not waited for. Q's registers are A operands.

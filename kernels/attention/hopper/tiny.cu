@@ -2,15 +2,18 @@
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
-// Shapes: params.cuh; 64 WS_WGS packed rows (tile.cuh) to a cluster of WS_CTAS CTAs, at most CTAS * KEYS keys.
-// Assumes: scales per tensor or head; WS_D 64, 128 or 256; CTAS at most D / 16; rows on 16 bytes.
-// Grid: (row tiles * CTAS, Hkv, B). What bounds such a shape is the length of one chain of latencies, the instructions of few warps, and
-// what the L2 delivers to all SMs at once: so a CTA has many rows and few keys, and nothing is read twice within it.
-//     cp.async K, V; load Q | S = Q K^T, V^T meanwhile | softmax of this tile alone | O = P V | send maxima, sums, and the other CTAs'
-//     share of O in f16 (st.async to distributed shared memory, counted by an mbarrier: a cluster barrier would first drain all memory) |
-//     weigh, add, store
+// Shapes: params.cuh; a cluster has 64 WS_WGS packed rows (rows.cuh) and WS_CTAS tiles of WS_KEYS keys, at most CTAS * KEYS keys.
+// Assumes: scales per tensor or head; WS_D 64, 128 or 256; CTAS at most D / 16; strides in whole 16 bytes; tensor maps over (D, S, H, B) whose
+// boxes are 64 WGS (q) and KEYS (k, v) rows of at most 128 bytes, swizzled to their width.
+// Grid: (row tiles * CTAS; Hkv; B). What bounds such a shape is the length of one chain of latencies, and the instructions of few warps: so all
+// is asked for at once, and a CTA's tile of keys is as long as registers allow where the CTAs of a small one would not fit the SMs together.
+//     TMA Q, K, V | S = Q K^T, V^T meanwhile | softmax of this tile alone | O = P V | send maxima, sums, and the other CTAs' share of O
+//         in f16 (st.async to distributed shared memory, counted by an mbarrier: a cluster barrier would first drain all memory) | weigh, add, store
+//   A tile of keys that none of a CTA's rows sees is not loaded, but its CTA finishes its share of the output.
 // Losers (mission 1x8x512x64 on an H200, 2026-11-21, graph replay): split.cu, four warpgroups of 128 keys on the same 64 rows 8.0 us (four
-// warps a scheduler, 2200 instructions each); a cluster of two CTAs of 64 rows by 256 keys 5.6 us (2300 cycles of it for 36 KB a CTA from the L2).
+// warps a scheduler, 2200 instructions each); a cluster of two CTAs of 64 rows by 256 keys 5.6 us (2300 cycles of it for 36 KB a CTA from the L2);
+// loads by cp.async 4.4 us; slices of Q, K and V by multicast to the CTAs of a cluster of 8 that share them 4.2 instead of 4.1, and 7.7 instead of 5.0
+// at 2x8x512x64: a large cluster finds its place later than the bytes cost; V transposed by warps of their own (registers) 6.0.
 // Measured: docs/ledger.md. Comes from: split.cu.
 
 #ifndef WS_D
@@ -20,10 +23,13 @@
 #define WS_KEYS 128
 #endif
 #ifndef WS_WGS
-#define WS_WGS 2
+#define WS_WGS 1
 #endif
 #ifndef WS_CTAS
-#define WS_CTAS 2
+#define WS_CTAS 4
+#endif
+#ifndef WS_BLOCKS
+#define WS_BLOCKS 1   // CTAs that an SM shall hold at least
 #endif
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
@@ -39,15 +45,20 @@
 #endif
 
 #include "softmax.cuh"
-#include "tile.cuh"
+#include "rows.cuh"
 
-constexpr i32 CTAS = WS_CTAS, THREADS = 128 * WGS, kChunks = D / 16 / CTAS;   // chunks of 16 dimensions that a CTA finishes
+constexpr i32 CTAS = WS_CTAS, ROWS = 64 * WGS, THREADS = 128 * WGS;
+constexpr i32 kChunks = D / 16 / CTAS;   // chunks of 16 dimensions that a CTA finishes
 static_assert(D / 16 % CTAS == 0, "the CTAs of a cluster share the output's dimensions evenly");
-constexpr u32 kV = kTileBytes, kVt = 2 * kTileBytes;
-constexpr u32 kSwap = 3 * kTileBytes;                          // [group][part][chunk][128] of 16 bytes
+constexpr i32 SPAN = KEYS < 128 ? KEYS : 128, SPANS = KEYS / SPAN;   // keys of a product, and of a row of V^T
+static_assert(KEYS == 64 || KEYS == 128 || (KEYS == 256 && D <= 128), "a tile is 64, 128 or, up to D 128, 256 keys");
+static_assert(CTAS <= 8, "a portable cluster");
+constexpr u32 kQBytes = ROWS * D;
+constexpr u32 kK = kQBytes, kV = kK + kTileBytes, kVt = kV + kTileBytes;
+constexpr u32 kSwap = kVt + kTileBytes;                        // [group][part][chunk][128] of 16 bytes
 constexpr u32 kStats = kSwap + WGS * CTAS * kChunks * 2048;    // [group][part][64] of (maximum, sum)
-constexpr u32 kBars = kStats + WGS * CTAS * 512;               // [group]
-constexpr u32 kSharedBytes = kBars + 64;
+constexpr u32 kBars = kStats + WGS * CTAS * 512;               // Q and K there, V there, then a group's statistics and its outputs
+constexpr u32 kSharedBytes = kBars + 128;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 #if WS_TRACE
@@ -56,103 +67,184 @@ static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 #define MARK(i)
 #endif
 
-extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(WGS * 128, 1) attention_tiny(const __grid_constant__ Params p) {
+// How many tiles of keys some row of a row tile sees: from the first on.
+WS_DEV i32 parts_of(const Params& p, i32 row_tile) {
+    const i32 rows = WS_GROUPED ? p.Sq * p.group : p.Sq, last = min(rows, (row_tile + 1) * ROWS) - 1;
+    if (row_tile * ROWS >= rows) return 0;
+    const i32 limit = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + (WS_GROUPED ? last / p.group : last) + 1) : p.Sk;
+    return limit > 0 ? (limit + KEYS - 1) / KEYS : 0;
+}
+
+WS_DEV void load_rows(u32 smem, u32 half_bytes, const TensorMap* map, u32 bar, i32 first, i32 head, i32 b) {
+#pragma unroll
+    for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * half_bytes, map, bar, half * 128, first, head, b);
+}
+
+// V^T lies in pieces of SPAN keys.
+template <int kWarps>
+WS_DEV void transpose_spans(u32 shared, u32 part, u32 lane) {
+#pragma unroll
+    for (i32 i = 0; i < SPANS; ++i) transpose_share<D, SPAN, kWarps>(shared + kV + i * SPAN * D, shared + kVt + i * SPAN * D, part, lane);
+}
+
+extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THREADS, WS_BLOCKS)
+    attention_tiny(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+                   const __grid_constant__ TensorMap v_map) {
     extern __shared__ __align__(1024) u8 smem[];
-    const u32 group = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
+    const u32 group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0), thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const u32 shared = smem_addr(smem), part = CTAS > 1 ? blockIdx.x % CTAS : 0;
-    const i32 b = blockIdx.z, kv_head = blockIdx.y, row_base = (blockIdx.x / CTAS * WGS + group) * 64, first_key = part * KEYS;
+    const i32 b = blockIdx.z, kv_head = blockIdx.y, row_tile = blockIdx.x / CTAS, first_key = part * KEYS;
+    const i32 parts = parts_of(p, row_tile);
+    const bool active = static_cast<i32>(part) < parts;
+    const u32 k_full = shared + kBars, v_full = k_full + 8, stats_bar = k_full + 16 + 16 * group, bar = stats_bar + 8;
     MARK(0);
-    const u32 bar = shared + kBars + group * 8;
-    if (thread == 0) {
-        mbarrier_init(bar, 1);
-        mbarrier_expect_tx(bar, (CTAS - 1) * kChunks * 2048 + CTAS * 512);
+    if (threadIdx.x == 0) {
+        mbarrier_init(k_full, 1);
+        mbarrier_init(v_full, 1);
+        for (u32 i = 0; i < 2 * WGS; ++i) mbarrier_init(k_full + 16 + 8 * i, 1);
         mbarrier_init_fence();
+        for (u32 g = 0; g < WGS; ++g) {
+            mbarrier_expect_tx(k_full + 16 + 16 * g, parts * 512);
+            mbarrier_expect_tx(k_full + 24 + 16 * g, (parts - active) * kChunks * 2048);
+        }
+        if (!WS_GROUPED) prefetch_tensor_map(&q_map);
+        prefetch_tensor_map(&k_map);
+        prefetch_tensor_map(&v_map);
     }
-    if (CTAS > 1) {
-        // Its other half is before the first store to another CTA: by then every CTA has started and made its barriers.
-        __syncwarp();
-        cluster_arrive_relaxed();
-    }
-
+    __syncthreads();
+    if (CTAS > 1) cluster_arrive_relaxed();   // its other half is before the first store to another CTA: by then every CTA has started and made its barriers
     wait_for_earlier_kernels();
-    load_tile<THREADS>(p.k + b * p.k_b + kv_head * p.k_h, p.k_s, first_key, p.Sk, shared, threadIdx.x);
-    load_tile<THREADS>(p.v + b * p.v_b + kv_head * p.v_h, p.v_s, first_key, p.Sk, shared + kV, threadIdx.x);
-    cp_async_commit();
-    const Row r0 = row_of(p, row_base + warp * 16 + lane / 4, kv_head), r1 = row_of(p, row_base + warp * 16 + lane / 4 + 8, kv_head);
-    u32 q[D / 8];
-    load_q(p, b, r0, lane4, q, 0);
-    load_q(p, b, r1, lane4, q, 1);
-    const float k_scale = load_f32(p.k_scale + b * p.ks_b + kv_head * p.ks_h), v_scale = load_f32(p.v_scale + b * p.vs_b + kv_head * p.vs_h);
-    const float c0 = q_scale_of(p, b, r0) * k_scale, c1 = q_scale_of(p, b, r1) * k_scale;
-    MARK(1);
-    cp_async_wait<0>();
-    fence_async_shared();
-    __syncthreads();
-    MARK(2);
-
-    float s[KEYS / 2], o[D / 2];
-    u32 pr[KEYS / 8];
-    issue_scores(s, q, shared);
-    transpose_tile<D, KEYS>(shared + kV, shared + kVt, threadIdx.x / 32, 4 * WGS, lane);
-    fence_async_shared();
-    __syncthreads();
-    wgmma_wait<0>();
-    pin(s);
-    MARK(3);
-    const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + (WS_GROUPED ? row_base / p.group : row_base) + 1) : p.Sk;
-    if (first_key + KEYS > clear) mask_keys(s, first_key + 2 * static_cast<i32>(lane4), r0.limit, r1.limit);
-    float m0, m1, sum0 = 0.0f, sum1 = 0.0f;
-    row_max(s, m0, m1);
-    m0 = quad_max(m0) * c0;
-    m1 = quad_max(m1) * c1;
-    MARK(4);
-    exponentials<KEYS / 2, WS_POLY>(s, c0, c1, kPShift - (m0 == kNegInf ? 0.0f : m0), kPShift - (m1 == kNegInf ? 0.0f : m1), sum0, sum1);
-    pack_probabilities(s, pr);
-    pin(pr);
-    MARK(5);
-#pragma unroll
-    for (i32 n = 0; n < D / 64; ++n) issue_values(o + 32 * n, pr, shared + kVt, n);
-    // A row of this tile without any key has no say.
-    sum0 = quad_sum(sum0);   // before the choice: a shuffle under a condition that differs between lanes never returns
-    sum1 = quad_sum(sum1);
-    sum0 = m0 == kNegInf ? 0.0f : sum0;
-    sum1 = m1 == kNegInf ? 0.0f : sum1;
-    const float i0 = sum0 > 0.0f ? rcp(sum0) : 0.0f, i1 = sum1 > 0.0f ? rcp(sum1) : 0.0f;
-    if (CTAS > 1) cluster_wait();
-    const u32 row = warp * 16 + lane / 4;
-    const u32 stats_at = shared + kStats + (group * CTAS + part) * 512 + row * 8;
-#pragma unroll
-    for (u32 owner = lane4; owner < CTAS; owner += 4) {
-        const u32 to = cluster_addr(stats_at, owner), to_bar = cluster_addr(bar, owner);
-        cluster_send2(to, to_bar, m0, sum0);
-        cluster_send2(to + 64, to_bar, m1, sum1);
+    if (threadIdx.x == 0 && active) {
+        mbarrier_expect_tx(k_full, kTileBytes + (WS_GROUPED ? 0 : kQBytes));
+        if (!WS_GROUPED) load_rows(shared, ROWS * 128, &q_map, k_full, row_tile * ROWS, kv_head, b);
+        load_rows(shared + kK, KEYS * 128, &k_map, k_full, first_key, kv_head, b);
+        mbarrier_expect_tx(v_full, kTileBytes);
+        load_rows(shared + kV, KEYS * 128, &v_map, v_full, first_key, kv_head, b);
     }
-    wgmma_wait<0>();
-    pin(o);
-    MARK(6);
-    // Outputs of one part alone are at most 448: f16 holds them to 11 bits.
-    float mine[kChunks][8];
-    const u32 swap_at = shared + kSwap + (group * CTAS + part) * kChunks * 2048 + thread * 16;
+    __syncwarp();
+
+    const i32 row_base = row_tile * ROWS + group * 64;
+    const u32 q_at = shared + group * 64 * kPitch;   // D 256: its second half is ROWS * 128 bytes on
+    const Row r0 = row_of(p, row_base + warp * 16 + lane / 4, kv_head), r1 = row_of(p, row_base + warp * 16 + lane / 4 + 8, kv_head);
+    const i64 at0 = out_row(p, b, r0), at1 = out_row(p, b, r1);
+    if (WS_GROUPED) {
 #pragma unroll
-    for (u32 owner = 0; owner < CTAS; ++owner) {
-        const u32 to = cluster_addr(swap_at, owner), to_bar = cluster_addr(bar, owner);
+        for (u32 i = thread; i < 64 * D / 16; i += 128) {
+            const u32 r = i / (D / 16), chunk = i % (D / 16);
+            const Row row = row_of(p, row_base + r, kv_head);
+            cp_async_16(q_at + (D > 128 ? (chunk >> 3) * (ROWS * 128) : 0) + swizzled<kPitch>(r, D > 128 ? (chunk & 7) : chunk),
+                        p.q + (row.valid ? b * p.q_b + row.head * p.q_h + row.query * p.q_s : 0) + chunk * 16, row.valid ? 16 : 0);
+        }
+        cp_async_commit();
+    }
+    const float k_scale = load_f32(p.k_scale + b * p.ks_b + kv_head * p.ks_h), v_scale = load_f32(p.v_scale + b * p.vs_b + kv_head * p.vs_h);
+    // Not multiplied here: a product would wait for its loads.
+    const float q_scale0 = load_f32(p.q_scale + b * p.qs_b + r0.head * p.qs_h), q_scale1 = WS_GROUPED ? load_f32(p.q_scale + b * p.qs_b + r1.head * p.qs_h) : q_scale0;
+    float mine[kChunks][8] = {};
+    const u32 row = warp * 16 + lane / 4;
+    if (active) {
+        MARK(1);
+        if (WS_GROUPED) {
+            cp_async_wait<0>();
+            fence_async_shared();
+            named_barrier_sync(WGS == 1 ? 1 : 1 + group, 128);
+        }
+        mbarrier_wait(k_full, 0);
+        MARK(2);
+        float s[SPANS][SPAN / 2], o[D / 2];
+        u32 pr[SPANS][SPAN / 8];
+        const u32 q_desc = desc_low(q_at), k_desc = desc_low(shared + kK), vt_desc = desc_low(shared + kVt);
+        wgmma_fence();
 #pragma unroll
-        for (u32 i = 0; i < kChunks; ++i) {
-            // Columns of block 2 c are dimensions 4 j and 4 j + 2, of block 2 c + 1 4 j + 1 and 4 j + 3 (transpose.cuh).
-            const float* x = o + 8 * (owner * kChunks + i);
-            const float y[8] = {x[0] * i0, x[4] * i0, x[1] * i0, x[5] * i0, x[2] * i1, x[6] * i1, x[3] * i1, x[7] * i1};
-            if (owner == part) {
+        for (i32 j = 0; j < SPANS; ++j) {
 #pragma unroll
-                for (u32 e = 0; e < 8; ++e) mine[i][e] = y[e];
-            } else {
-                cluster_send4(to + i * 2048, to_bar, f16x2(y[0], y[1]), f16x2(y[2], y[3]), f16x2(y[4], y[5]), f16x2(y[6], y[7]));
+            for (i32 i = 0; i < D / 32; ++i)
+                wgmma(s[j], desc_at<kPitch>(q_desc, (i / 4) * (ROWS * 128) + (i % 4) * 32), desc_at<kPitch>(k_desc, j * SPAN * kPitch + (i / 4) * (KEYS * 128) + (i % 4) * 32), i != 0);
+        }
+        wgmma_commit();
+        const float c0 = q_scale0 * k_scale * p.softmax_scale_log2, c1 = q_scale1 * k_scale * p.softmax_scale_log2;
+        constexpr u32 kWarps = 4 * WGS < SPAN / 16 ? 4 * WGS : SPAN / 16;
+        mbarrier_wait(v_full, 0);
+        if (threadIdx.x / 32 < kWarps) transpose_spans<kWarps>(shared, threadIdx.x / 32, lane);
+        fence_async_shared();
+        __syncthreads();
+        wgmma_wait<0>();
+#pragma unroll
+        for (i32 j = 0; j < SPANS; ++j) pin(s[j]);
+        MARK(3);
+        const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + (WS_GROUPED ? row_base / p.group : row_base) + 1) : p.Sk;
+        float m0 = kNegInf, m1 = kNegInf, sum0 = 0.0f, sum1 = 0.0f;
+#pragma unroll
+        for (i32 j = 0; j < SPANS; ++j) {
+            if (first_key + (j + 1) * SPAN > clear) mask_keys(s[j], first_key + j * SPAN + 2 * static_cast<i32>(lane4), r0.limit, r1.limit);
+            float t0, t1;
+            row_max(s[j], t0, t1);
+            m0 = fmaxf(m0, t0);
+            m1 = fmaxf(m1, t1);
+        }
+        m0 = quad_max(m0) * c0;
+        m1 = quad_max(m1) * c1;
+        MARK(4);
+#pragma unroll
+        for (i32 j = 0; j < SPANS; ++j) {
+            exponentials<SPAN / 2, WS_POLY>(s[j], c0, c1, kPShift - (m0 == kNegInf ? 0.0f : m0), kPShift - (m1 == kNegInf ? 0.0f : m1), sum0, sum1);
+            pack_probabilities(s[j], pr[j]);
+            pin(pr[j]);
+        }
+        MARK(5);
+        wgmma_fence();
+#pragma unroll
+        for (i32 n = 0; n < D / 64; ++n) {
+            float(&x)[32] = *reinterpret_cast<float(*)[32]>(o + 32 * n);
+#pragma unroll
+            for (i32 k = 0; k < KEYS / 32; ++k) {
+                const u32(&h)[SPAN / 8] = pr[k * 32 / SPAN];
+                const i32 i = 4 * (k % (SPAN / 32));
+                const u32 a[4] = {h[i], h[i + 1], h[i + 2], h[i + 3]};
+                wgmma(x, a, desc_at<SPAN>(vt_desc, k * 32 / SPAN * (SPAN * D) + n * (64 * SPAN) + k * 32 % SPAN), k != 0);
+            }
+        }
+        wgmma_commit();
+        // A row of this tile without any key has no say.
+        sum0 = quad_sum(sum0);   // before the choice: a shuffle under a condition that differs between lanes never returns
+        sum1 = quad_sum(sum1);
+        sum0 = m0 == kNegInf ? 0.0f : sum0;
+        sum1 = m1 == kNegInf ? 0.0f : sum1;
+        const float i0 = sum0 > 0.0f ? rcp(sum0) : 0.0f, i1 = sum1 > 0.0f ? rcp(sum1) : 0.0f;
+        if (CTAS > 1) cluster_wait();
+        const u32 stats_at = shared + kStats + (group * CTAS + part) * 512 + row * 8;
+#pragma unroll
+        for (u32 owner = lane4; owner < CTAS; owner += 4) {
+            const u32 to = cluster_addr(stats_at, owner), to_bar = cluster_addr(stats_bar, owner);
+            cluster_send2(to, to_bar, m0, sum0);
+            cluster_send2(to + 64, to_bar, m1, sum1);
+        }
+        wgmma_wait<0>();
+        pin(o);
+        MARK(6);
+        // Outputs of one part alone are at most 448: f16 holds them to 11 bits.
+        const u32 swap_at = shared + kSwap + (group * CTAS + part) * kChunks * 2048 + thread * 16;
+#pragma unroll
+        for (u32 owner = 0; owner < CTAS; ++owner) {
+            const u32 to = cluster_addr(swap_at, owner), to_bar = cluster_addr(bar, owner);
+#pragma unroll
+            for (u32 i = 0; i < kChunks; ++i) {
+                // Columns of block 2 c are dimensions 4 j and 4 j + 2, of block 2 c + 1 4 j + 1 and 4 j + 3 (transpose.cuh).
+                const float* x = o + 8 * (owner * kChunks + i);
+                const float y[8] = {x[0] * i0, x[4] * i0, x[1] * i0, x[5] * i0, x[2] * i1, x[6] * i1, x[3] * i1, x[7] * i1};
+                if (owner == part) {
+#pragma unroll
+                    for (u32 e = 0; e < 8; ++e) mine[i][e] = y[e];
+                } else {
+                    cluster_send4(to + i * 2048, to_bar, f16x2(y[0], y[1]), f16x2(y[2], y[3]), f16x2(y[4], y[5]), f16x2(y[6], y[7]));
+                }
             }
         }
     }
-    const i64 at0 = out_row(p, b, r0), at1 = out_row(p, b, r1);
+    if (CTAS > 1 && !active) cluster_wait();
     MARK(7);
     let_next_kernel_start();   // PERF: earlier, the next kernel's CTAs take issue slots from these: 5.3 us instead of 4.5 at the mission shape
-    mbarrier_wait(bar, 0);
+    mbarrier_wait(stats_bar, 0);
     MARK(8);
 
     const float2* stats = reinterpret_cast<const float2*>(smem + kStats) + group * CTAS * 64;
@@ -160,8 +252,9 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(WGS
     float top0 = kNegInf, top1 = kNegInf;
 #pragma unroll
     for (i32 i = 0; i < CTAS; ++i) {
-        st0[i] = stats[i * 64 + row];
-        st1[i] = stats[i * 64 + row + 8];
+        // A part that saw nothing sent nothing.
+        st0[i] = i < parts ? stats[i * 64 + row] : make_float2(kNegInf, 0.0f);
+        st1[i] = i < parts ? stats[i * 64 + row + 8] : make_float2(kNegInf, 0.0f);
         top0 = fmaxf(top0, st0[i].x);
         top1 = fmaxf(top1, st1[i].x);
     }
@@ -176,14 +269,15 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(WGS
         if (i == part) own0 = st0[i].x, own1 = st1[i].x;
     }
     const float f0 = all0 > 0.0f ? v_scale * rcp(all0) : 0.0f, f1 = all1 > 0.0f ? v_scale * rcp(all1) : 0.0f;
+    mbarrier_wait(bar, 0);
 #pragma unroll
     for (u32 c = 0; c < kChunks; ++c) {
         float y[8];
 #pragma unroll
         for (u32 e = 0; e < 8; ++e) y[e] = mine[c][e] * (e < 4 ? own0 : own1);
 #pragma unroll
-        for (u32 i = 0; i < CTAS; ++i) {
-            if (i == part) continue;   // its own share is not in shared memory
+        for (i32 i = 0; i < CTAS; ++i) {
+            if (i == static_cast<i32>(part) || i >= parts) continue;   // its own share is not in shared memory
             const uint4 x = *reinterpret_cast<const uint4*>(smem + kSwap + ((group * CTAS + i) * kChunks + c) * 2048 + thread * 16);
             const u32 pair[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll

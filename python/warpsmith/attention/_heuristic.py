@@ -69,28 +69,31 @@ def choose_split(s, keys=None, wgs=None, stages=None, poly=2):
     return Choice("split", _split(s.D, keys, wgs, stages, s.causal, False, poly), (row_tiles, s.Hkv, s.B), wgs * 128, shared)
 
 
-def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=3, trace=0, sms=SMS):
+def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=3, blocks=None, trace=0, sms=SMS):
     """One tile of keys for each CTA of a cluster. None where it does not fit."""
-    keys = keys or (64 if s.D == 256 else 128)
-    ctas = ctas or min((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), default=8)
     rows = s.group * s.Sq
-    wgs = wgs or 1   # the fewer warps a scheduler has, the shorter the chain; several CTAs share an SM
-    if not s.plain or s.Sk > keys * ctas or s.D // 16 % ctas or keys % (128 * wgs * 16 // s.D):
+    count = lambda keys: ceil_div(rows, 64) * ceil_div(s.Sk, keys) * s.Hkv * s.B
+    # Where CTAs of 64 rows by 128 keys are more than one for each SM, fewer and larger ones have less to exchange.
+    keys = keys or (64 if s.D == 256 else 256 if s.D == 64 and count(128) > sms else 128)
+    ctas = ctas or min((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), default=8)
+    wgs = wgs or (2 if keys == 256 and count(256) > sms else 1)
+    if not s.plain or s.Sk > keys * ctas or s.D // 16 % ctas:
         return None
-    shared = 3 * keys * s.D + wgs * (s.D // 16 * 2048 + ctas * 512) + 64
+    blocks = blocks or max(1, (4 if s.D == 64 and keys < 256 else 3 if s.D == 128 else 2) // wgs)   # CTAs on an SM: registers left for the next launch, too
+    shared = wgs * 64 * s.D + 3 * keys * s.D + wgs * (s.D // 16 * 2048 + ctas * 512) + 128
     if shared > 232448:
         return None
-    defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WGS=wgs, WS_CTAS=ctas, WS_CAUSAL=int(s.causal), WS_GROUPED=int(s.group > 1), WS_POLY=poly)
+    defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WGS=wgs, WS_CTAS=ctas, WS_CAUSAL=int(s.causal), WS_GROUPED=int(s.group > 1), WS_POLY=poly, WS_BLOCKS=blocks)
     if trace:
         defines["WS_TRACE"] = 1
     grid = (ceil_div(rows, 64 * wgs) * ctas, s.Hkv, s.B)
-    return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
+    return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, boxes=(64 * wgs, keys), partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
 
 
-DECODE = {64: (64, 8, 2), 128: (32, 8, 2), 256: (16, 8, 2)}   # keys of a tile, warps, stages
+DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 2)}   # keys of a tile, warps, stages
 
 
-def choose_decode(s, keys=None, warps=None, stages=None, sms=SMS):
+def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms=SMS):
     """At most 16 packed rows over long caches. None for more rows."""
     k, w, n = DECODE[s.D]
     keys, warps, stages = keys or k, warps or w, stages or n
@@ -98,18 +101,27 @@ def choose_decode(s, keys=None, warps=None, stages=None, sms=SMS):
     if rows > 16:
         return None
     per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv
-    total = per_unit * units
-    share = ceil_div(total, sms)
-    if per_unit <= 2 * warps and units <= sms:
-        share = max(share, per_unit)   # splitting a unit that small costs more than it saves
-    ctas = ceil_div(total, share)
+    team = min(team or decode_team(units, per_unit, warps, sms), sms)
+    ctas = team * min(units, sms // team)
     defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=8 if rows <= 8 else 16, WS_CAUSAL=int(s.causal))
-    shared = warps * stages * 2 * keys * s.D + warps * 64 + warps * 8 * min(s.D, 128) * 4 + 16
+    shared = warps * stages * 2 * keys * s.D + warps * 64 + warps * 8 * (s.D + 8) * 4 + warps * stages * 8 + 16
     if shared > 232448:
         return None
-    partial = 2 * ctas * (2 * ((rows + 1) & ~1) + rows * s.D)
-    return Choice("decode", tuple(defines.items()), (ctas, 1, 1), warps * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=share, total_tiles=total,
-                  partial_floats=partial, units=units)
+    partial = units * team * (2 * ((rows + 1) & ~1) + rows * s.D) if team > 1 or trace else 0
+    if trace:
+        defines["WS_TRACE"], partial = 1, partial + 8 * ctas
+    return Choice("decode", tuple(defines.items()), (ctas, 1, 1), warps * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=team, total_tiles=units,
+                  partial_floats=partial, units=units, boxes=(8, keys))
+
+
+def decode_team(units, per_unit, warps, sms):
+    """How many CTAs work on a unit together: as many as leave few idle, while each warp has two tiles."""
+    most = max(1, per_unit // (2 * warps))
+    one_round = max(1, min(most, sms // units))
+    if units * one_round >= 0.9 * sms or units <= sms and one_round == most:
+        return one_round
+    best = max(range(1, min(most, 32) + 1), key=lambda t: (min(0.96, units * t / (ceil_div(units, sms // t) * sms)), -abs(t - 4)))
+    return best
 
 
 STREAM = {64: (128, 3, 4), 128: (64, 3, 4), 256: (64, 2, 3)}   # keys of a tile, warpgroups, stages
