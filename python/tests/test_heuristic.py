@@ -48,6 +48,13 @@ class Choice(unittest.TestCase):
                                 elif c.total_tiles:
                                     self.assertGreaterEqual(c.tiles_per_worker * c.grid[0] * (3 if c.file == "split" else 1), c.total_tiles)
 
+    def test_the_table_for_rust_is_fresh(self):
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+        import choices
+        if not choices.TABLE.exists():
+            self.skipTest("not a checkout")
+        self.assertEqual(choices.TABLE.read_text(), choices.table(), "renew it: python3 python/tests/choices.py > crates/attention/tests/choices.tsv")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -176,7 +176,7 @@ fn applicable(
 }
 
 /// The compiler of the pinned line, from the cache; fetched where that is allowed.
-fn compiler(fetch: bool) -> Result<Compiler, String> {
+pub(crate) fn compiler(fetch: bool) -> Result<Compiler, String> {
     let cache_dir = dirs::cache_dir().ok_or("no folder for caches")?.join("warpsmith");
     let child = ChildCommand::this_program().map_err(|e| e.to_string())?;
     let search = Search {

@@ -1,10 +1,12 @@
 //! Automation for developers: `cargo xtask COMMAND`.
 //!
+//!     attention-kernels         compile what the attention library embeds
 //!     tidy                      the repository's rules
 //!     layer [--check]           make the committed layer of artifacts, or see that it is fresh
 //!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
 //!     gpu-tests                 the tests that need a CUDA device, on one
 
+mod attention_kernels;
 mod layer;
 mod num_digests;
 mod tidy;
@@ -24,8 +26,10 @@ fn main() -> ExitCode {
         ["layer"] => layer::make(&root()),
         ["layer", "--check"] => layer::check(&root()),
         ["num-digests", ..] => num_digests::run(),
+        ["attention-kernels"] => attention_kernels::make(&root()),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask tidy | layer [--check] | num-digests INCLUDE_DIR | gpu-tests".into()),
+        _ => Err("usage: cargo xtask attention-kernels | tidy | layer [--check] | num-digests INCLUDE_DIR | gpu-tests"
+            .into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,63 @@
+/* FP8 (e4m3) attention over device pointers and a stream. The library is the crate warpsmith-attention, built as a shared one.
+ *
+ *     ws_attention_problem p;
+ *     ws_attention_dense(1, 8, 8, 512, 512, 64, &p);          contiguous tensors, a scale for each head; change what differs
+ *     ws_attention_plan(&p, &plan);                           checks all, loads the kernel into the current context
+ *     ws_attention_workspace(plan, &bytes, &counters);        allocate both; zero the counters once
+ *     ws_attention_launch(plan, &pointers, stream);           as often as wanted, from any thread: no allocation, no waiting, capturable
+ *
+ * Launches that may overlap need scratch memory and counters of their own. Kept by hand; a test compares it with the library. */
+#ifndef WARPSMITH_ATTENTION_H
+#define WARPSMITH_ATTENTION_H
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    WS_ATTENTION_OK = 0,
+    WS_ATTENTION_WRONG_ARGUMENT = 1,
+    WS_ATTENTION_NO_KERNEL = 2,
+    WS_ATTENTION_DRIVER = 3
+};
+
+typedef struct {
+    uint32_t batch;
+    uint32_t heads_q;
+    uint32_t heads_kv;
+    uint32_t seqlen_q;
+    uint32_t seqlen_k;
+    uint32_t head_dim;            /* 64, 128 or 256 */
+    uint32_t causal;              /* 1: aligned bottom-right */
+    uint32_t out_format;          /* 0 bf16, 1 f16, 2 e4m3: round(o / out_scale) */
+    float out_scale;
+    float softmax_scale;          /* 0: 1 / sqrt(head_dim) */
+    int64_t strides[3][3];        /* of q, k and v over (batch, head, token), in elements, multiples of 16 */
+    int32_t scale_strides[3][3];  /* of their scales over (batch, head, block of 128 tokens); 0 where shared */
+} ws_attention_problem;
+
+typedef struct {
+    uint64_t q;
+    uint64_t k;
+    uint64_t v;
+    uint64_t q_scale;
+    uint64_t k_scale;
+    uint64_t v_scale;
+    uint64_t out;                 /* (batch, heads_q, seqlen_q, head_dim), contiguous */
+    uint64_t lse;                 /* f32 (batch, heads_q, seqlen_q), or 0 */
+    uint64_t scratch;
+    uint64_t counters;
+} ws_attention_pointers;
+
+int ws_attention_dense(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
+int ws_attention_plan(const ws_attention_problem *problem, void **into);
+int ws_attention_workspace(const void *plan, uint64_t *scratch_bytes, uint32_t *counters);
+int ws_attention_launch(const void *plan, const ws_attention_pointers *pointers, void *stream);
+void ws_attention_free(void *plan);
+const char *ws_attention_message(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

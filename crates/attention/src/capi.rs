@@ -1,0 +1,212 @@
+//! The C interface: `include/warpsmith_attention.h`, which a test compares with this file.
+//!
+//! SAFETY, for all of it: pointers come from the caller, who keeps them valid for the call; null is looked for. No panic crosses: nothing here
+//! panics on any input.
+
+use crate::driver::{Device, RawStream};
+use crate::error::Error;
+use crate::plan::{DevicePtr, LoadedPlan, Plan, Pointers};
+use crate::problem::{Mask, Output, Problem, ScaleStrides, Strides};
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int, c_void};
+
+/// `ws_attention_problem`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CProblem {
+    batch: u32,
+    heads_q: u32,
+    heads_kv: u32,
+    seqlen_q: u32,
+    seqlen_k: u32,
+    head_dim: u32,
+    causal: u32,
+    /// 0 bf16, 1 f16, 2 e4m3.
+    out_format: u32,
+    out_scale: f32,
+    /// 0 for 1 / sqrt(head_dim).
+    softmax_scale: f32,
+    strides: [[i64; 3]; 3],
+    scale_strides: [[i32; 3]; 3],
+}
+
+/// `ws_attention_pointers`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CPointers {
+    q: u64,
+    k: u64,
+    v: u64,
+    q_scale: u64,
+    k_scale: u64,
+    v_scale: u64,
+    out: u64,
+    lse: u64,
+    scratch: u64,
+    counters: u64,
+}
+
+thread_local! {
+    static MESSAGE: RefCell<CString> = RefCell::new(CString::default());
+}
+
+const OK: c_int = 0;
+const WRONG_ARGUMENT: c_int = 1;
+const NO_KERNEL: c_int = 2;
+const DRIVER: c_int = 3;
+
+fn say(error: &Error) -> c_int {
+    // A message has no zero in it; one that had would be cut there.
+    let text = error.to_string().replace('\0', " ");
+    MESSAGE.with(|m| *m.borrow_mut() = CString::new(text).unwrap_or_default());
+    match error {
+        Error::Problem(_) | Error::Pointer { .. } => WRONG_ARGUMENT,
+        Error::NoKernel { .. } | Error::Device { .. } | Error::Container { .. } => NO_KERNEL,
+        Error::NoDriver { .. } | Error::Call { .. } => DRIVER,
+    }
+}
+
+fn null(name: &'static str) -> c_int {
+    say(&Error::Pointer { name, why: "null" })
+}
+
+impl CProblem {
+    fn problem(&self) -> Problem {
+        let strides = |[batch, head, token]: [i64; 3]| Strides { batch, head, token };
+        let scales = |[batch, head, block]: [i32; 3]| ScaleStrides { batch, head, block };
+        Problem {
+            batch: self.batch,
+            heads_q: self.heads_q,
+            heads_kv: self.heads_kv,
+            seqlen_q: self.seqlen_q,
+            seqlen_k: self.seqlen_k,
+            head_dim: self.head_dim,
+            mask: if self.causal != 0 { Mask::Causal } else { Mask::Full },
+            output: match self.out_format {
+                1 => Output::F16,
+                2 => Output::E4m3 { scale: self.out_scale },
+                _ => Output::Bf16,
+            },
+            softmax_scale: (self.softmax_scale != 0.0).then_some(self.softmax_scale),
+            strides: self.strides.map(strides),
+            scales: self.scale_strides.map(scales),
+        }
+    }
+}
+
+/// Contiguous tensors, a scale for each head, no mask, bf16 out: a problem to change.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_dense(
+    batch: u32,
+    heads_q: u32,
+    heads_kv: u32,
+    seqlen_q: u32,
+    seqlen_k: u32,
+    head_dim: u32,
+    into: *mut CProblem,
+) -> c_int {
+    if into.is_null() {
+        return null("into");
+    }
+    let p = Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
+    let made = CProblem {
+        batch,
+        heads_q,
+        heads_kv,
+        seqlen_q,
+        seqlen_k,
+        head_dim,
+        causal: 0,
+        out_format: 0,
+        out_scale: 1.0,
+        softmax_scale: 0.0,
+        strides: p.strides.map(|s| [s.batch, s.head, s.token]),
+        scale_strides: p.scales.map(|s| [s.batch, s.head, s.block]),
+    };
+    // SAFETY: see the module.
+    unsafe { into.write(made) };
+    OK
+}
+
+/// Checks the problem, chooses and loads the kernel in the current context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_plan(problem: *const CProblem, into: *mut *mut c_void) -> c_int {
+    if problem.is_null() || into.is_null() {
+        return null(if problem.is_null() { "problem" } else { "into" });
+    }
+    // SAFETY: see the module.
+    let problem = unsafe { (*problem).problem() };
+    let made = Device::current().and_then(|device| Plan::new(&problem, &device)).and_then(|plan| plan.load());
+    match made {
+        Ok(plan) => {
+            // SAFETY: see the module.
+            unsafe { into.write(Box::into_raw(Box::new(plan)).cast()) };
+            OK
+        }
+        Err(error) => say(&error),
+    }
+}
+
+/// Bytes of scratch memory and the number of counters of a plan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_workspace(
+    plan: *const c_void,
+    scratch_bytes: *mut u64,
+    counters: *mut u32,
+) -> c_int {
+    if plan.is_null() || scratch_bytes.is_null() || counters.is_null() {
+        return null("an argument");
+    }
+    // SAFETY: see the module; the plan is one of ws_attention_plan's.
+    let work = unsafe { &*plan.cast::<LoadedPlan>() }.plan().workspace();
+    unsafe {
+        scratch_bytes.write(work.scratch_bytes);
+        counters.write(work.counters);
+    }
+    OK
+}
+
+/// One launch on the stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_launch(
+    plan: *const c_void,
+    pointers: *const CPointers,
+    stream: *mut c_void,
+) -> c_int {
+    if plan.is_null() || pointers.is_null() {
+        return null(if plan.is_null() { "plan" } else { "pointers" });
+    }
+    // SAFETY: see the module; the plan is one of ws_attention_plan's.
+    let (plan, p) = unsafe { (&*plan.cast::<LoadedPlan>(), &*pointers) };
+    let at = Pointers {
+        q: DevicePtr(p.q),
+        k: DevicePtr(p.k),
+        v: DevicePtr(p.v),
+        q_scale: DevicePtr(p.q_scale),
+        k_scale: DevicePtr(p.k_scale),
+        v_scale: DevicePtr(p.v_scale),
+        out: DevicePtr(p.out),
+        lse: (p.lse != 0).then_some(DevicePtr(p.lse)),
+        scratch: DevicePtr(p.scratch),
+        counters: DevicePtr(p.counters),
+    };
+    match plan.launch(&at, RawStream(stream)) {
+        Ok(()) => OK,
+        Err(error) => say(&error),
+    }
+}
+
+/// Gives a plan back; its kernel stays loaded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_free(plan: *mut c_void) {
+    if !plan.is_null() {
+        // SAFETY: see the module; the plan is one of ws_attention_plan's, given back once.
+        drop(unsafe { Box::from_raw(plan.cast::<LoadedPlan>()) });
+    }
+}
+
+/// What the last call of this thread that failed has to say; valid until its next one.
+#[unsafe(no_mangle)]
+pub extern "C" fn ws_attention_message() -> *const c_char {
+    MESSAGE.with(|m| m.borrow().as_ptr())
+}

@@ -1,0 +1,48 @@
+//! What can go wrong: a problem that is none (found before any launch), a missing kernel, a refusal of the driver.
+
+/// Why a launch is not made, or was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller's sizes, strides or options.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// A pointer that the kernels cannot read.
+    #[error("{name} is {why}")]
+    Pointer { name: &'static str, why: &'static str },
+    /// No machine code for this instance in this build.
+    #[error("no kernel {instance} for {target} in this build: run `cargo xtask attention-kernels` and build again")]
+    NoKernel { instance: String, target: String },
+    /// The embedded or given container is damaged.
+    #[error("the kernels' container is damaged: {why}")]
+    Container { why: &'static str },
+    /// A device that no kernel is for.
+    #[error("no kernel for compute capability {major}.{minor}")]
+    Device { major: u32, minor: u32 },
+    /// No driver on this machine.
+    #[error("no CUDA driver: {why}")]
+    NoDriver { why: String },
+    /// The driver refused a call.
+    #[error("{call}: {name}")]
+    Call { call: &'static str, name: String },
+}
+
+/// What is wrong with a [`crate::Problem`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProblemError {
+    #[error("the head dimension must be 64, 128 or 256, not {0}")]
+    HeadDim(u32),
+    #[error("{q} query heads must be a multiple of {kv} key heads")]
+    Heads { q: u32, kv: u32 },
+    #[error("{0} is zero: there is nothing to launch")]
+    Empty(&'static str),
+    #[error("{what} is {value}, more than {limit}")]
+    TooLarge { what: &'static str, value: u64, limit: u64 },
+    #[error("{tensor}'s stride {stride} must be a positive multiple of 16")]
+    Stride { tensor: &'static str, stride: i64 },
+    #[error("softmax_scale must be positive and finite")]
+    SoftmaxScale,
+    #[error("out_scale must be positive and finite")]
+    OutScale,
+}

@@ -1,0 +1,262 @@
+//! Which kernel runs a problem, with which levers and which grid: pure functions of the shape.
+//!
+//! `python/warpsmith/attention/_heuristic.py` is the same in Python, for checkouts without this library; `tests/choices.tsv` holds what both
+//! must give, and each side's tests compare with it. Figures behind the choices: docs/ledger.md.
+
+use crate::instance::Instance;
+use crate::problem::{Mask, Problem};
+
+/// SMs of an H100 SXM or H200.
+pub const SMS: u32 = 132;
+const MAX_SHARED: u32 = 232_448;
+
+/// A problem as the heuristic sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub batch: u32,
+    pub heads_kv: u32,
+    /// Query heads that share a key head.
+    pub group: u32,
+    pub seqlen_q: u32,
+    pub seqlen_k: u32,
+    pub head_dim: u32,
+    pub mask: Mask,
+    /// No scale differs between blocks of tokens.
+    pub plain: bool,
+}
+
+impl From<&Problem> for Shape {
+    fn from(p: &Problem) -> Shape {
+        Shape {
+            batch: p.batch,
+            heads_kv: p.heads_kv,
+            group: p.group(),
+            seqlen_q: p.seqlen_q,
+            seqlen_k: p.seqlen_k,
+            head_dim: p.head_dim,
+            mask: p.mask,
+            plain: p.plain_scales(),
+        }
+    }
+}
+
+impl Shape {
+    /// Query rows of a key head.
+    fn rows(&self) -> u32 {
+        self.group * self.seqlen_q
+    }
+
+    fn causal(&self) -> u32 {
+        u32::from(self.mask == Mask::Causal)
+    }
+}
+
+/// An instance, its launch, and the figures that its parameters need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    pub instance: Instance,
+    pub grid: [u32; 3],
+    pub block: u32,
+    /// Dynamic shared memory.
+    pub shared_bytes: u32,
+    pub tiles_per_unit: u32,
+    pub tiles_per_worker: u32,
+    pub total_tiles: u32,
+    pub row_tiles: u32,
+    pub section: u32,
+    /// Scratch memory, in f32.
+    pub partial_floats: u64,
+    /// Counters that are zero between launches.
+    pub units: u32,
+    /// Rows of q's, and of k's and v's, boxes, where the kernel takes tensor maps.
+    pub boxes: Option<(u32, u32)>,
+}
+
+impl Choice {
+    fn new(
+        file: &'static str,
+        defines: Vec<(&'static str, u32)>,
+        grid: [u32; 3],
+        block: u32,
+        shared_bytes: u32,
+    ) -> Choice {
+        Choice {
+            instance: Instance { file, defines },
+            grid,
+            block,
+            shared_bytes,
+            tiles_per_unit: 0,
+            tiles_per_worker: 0,
+            total_tiles: 0,
+            row_tiles: 0,
+            section: 1,
+            partial_floats: 0,
+            units: 0,
+            boxes: None,
+        }
+    }
+}
+
+/// The kernel that we would run on a Hopper device of so many SMs.
+pub fn choose(s: &Shape, sms: u32) -> Choice {
+    let rows = s.rows();
+    if let Some(tiny) = choose_tiny(s) {
+        let ctas = tiny.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+        if ctas <= u64::from(if rows <= 16 { sms } else { 4 * sms }) {
+            return tiny;
+        }
+    }
+    match rows {
+        ..=16 => choose_decode(s, sms),
+        17..=64 if s.seqlen_k > 1024 => choose_stream(s, sms),
+        _ if s.plain => choose_forward(s, sms),
+        _ => choose_split(s),
+    }
+}
+
+fn split_defines(s: &Shape, keys: u32, groups: u32, stages: u32, stream: u32, poly: u32) -> Vec<(&'static str, u32)> {
+    vec![
+        ("WS_D", s.head_dim),
+        ("WS_KEYS", keys),
+        ("WS_WGS", groups),
+        ("WS_STAGES", stages),
+        ("WS_CAUSAL", s.causal()),
+        ("WS_STREAM", stream),
+        ("WS_POLY", poly),
+    ]
+}
+
+fn group_bytes(head_dim: u32, keys: u32, stages: u32) -> u32 {
+    (2 * stages + 1) * keys * head_dim
+}
+
+/// Keys over the warpgroups of a CTA: whatever no other kernel takes.
+fn choose_split(s: &Shape) -> Choice {
+    let groups = if s.head_dim == 256 { 2 } else { 4 };
+    let keys = if s.head_dim == 64 && s.seqlen_k > 64 * groups { 128 } else { 64 };
+    let stages = if s.seqlen_k.div_ceil(keys) <= groups { 1 } else { 2 };
+    let shared = (groups * group_bytes(s.head_dim, keys, stages)).max(groups * 512 + groups * s.head_dim * 256);
+    let grid = [s.rows().div_ceil(64), s.heads_kv, s.batch];
+    Choice::new("split", split_defines(s, keys, groups, stages, 0, 2), grid, groups * 128, shared)
+}
+
+/// One tile of keys for each CTA of a cluster, where that fits.
+fn choose_tiny(s: &Shape) -> Option<Choice> {
+    let keys = if s.head_dim == 256 { 64 } else { 128 };
+    let ctas = [1, 2, 4, 8].into_iter().find(|n| n * keys >= s.seqlen_k).unwrap_or(8);
+    if !s.plain
+        || s.seqlen_k > keys * ctas
+        || !(s.head_dim / 16).is_multiple_of(ctas)
+        || !keys.is_multiple_of(128 * 16 / s.head_dim)
+    {
+        return None;
+    }
+    let shared = 3 * keys * s.head_dim + s.head_dim / 16 * 2048 + ctas * 512 + 64;
+    if shared > MAX_SHARED {
+        return None;
+    }
+    let defines = vec![
+        ("WS_D", s.head_dim),
+        ("WS_KEYS", keys),
+        ("WS_WGS", 1),
+        ("WS_CTAS", ctas),
+        ("WS_CAUSAL", s.causal()),
+        ("WS_GROUPED", u32::from(s.group > 1)),
+        ("WS_POLY", 3),
+    ];
+    Some(Choice::new("tiny", defines, [s.rows().div_ceil(64) * ctas, s.heads_kv, s.batch], 128, shared))
+}
+
+/// What workers on equal shares of all tiles need.
+fn shared_out(choice: &mut Choice, s: &Shape, keys: u32, share: u32) -> u32 {
+    let per_unit = s.seqlen_k.div_ceil(keys);
+    choice.tiles_per_unit = per_unit;
+    choice.tiles_per_worker = share;
+    choice.units = s.batch * s.heads_kv;
+    choice.total_tiles = per_unit * choice.units;
+    choice.total_tiles.div_ceil(share)
+}
+
+fn partial_floats(s: &Shape, workers: u32) -> u64 {
+    let rows = u64::from(s.rows());
+    2 * u64::from(workers) * (2 * ((rows + 1) & !1) + rows * u64::from(s.head_dim))
+}
+
+/// At most 16 packed rows over long caches.
+fn choose_decode(s: &Shape, sms: u32) -> Choice {
+    let (warps, stages) = (8, 2);
+    let keys = match s.head_dim {
+        64 => 64,
+        128 => 32,
+        _ => 16,
+    };
+    let (per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv);
+    let mut share = (per_unit * units).div_ceil(sms);
+    if per_unit <= 2 * warps && units <= sms {
+        share = share.max(per_unit); // splitting a unit that small costs more than it saves
+    }
+    let defines = vec![
+        ("WS_D", s.head_dim),
+        ("WS_KEYS", keys),
+        ("WS_WARPS", warps),
+        ("WS_STAGES", stages),
+        ("WS_ROWS", if s.rows() <= 8 { 8 } else { 16 }),
+        ("WS_CAUSAL", s.causal()),
+    ];
+    let shared = warps * stages * 2 * keys * s.head_dim + warps * 64 + warps * 8 * s.head_dim.min(128) * 4 + 16;
+    let mut choice = Choice::new("decode", defines, [0, 1, 1], warps * 32, shared);
+    let ctas = shared_out(&mut choice, s, keys, share);
+    choice.grid[0] = ctas;
+    choice.partial_floats = partial_floats(s, ctas);
+    choice
+}
+
+/// Keys over the whole grid: few queries, many keys. At most 64 packed rows.
+fn choose_stream(s: &Shape, sms: u32) -> Choice {
+    let (keys, groups, stages) = match s.head_dim {
+        64 => (128, 3, 4),
+        128 => (64, 3, 4),
+        _ => (64, 2, 3),
+    };
+    let total = s.seqlen_k.div_ceil(keys) * s.batch * s.heads_kv;
+    let share = total.div_ceil(sms * groups);
+    let shared = groups * group_bytes(s.head_dim, keys, stages) + 64;
+    let defines = split_defines(s, keys, groups, stages, 1, 0);
+    let mut choice = Choice::new("split", defines, [0, 1, 1], groups * 128, shared);
+    let ctas = shared_out(&mut choice, s, keys, share).div_ceil(groups);
+    choice.grid[0] = ctas;
+    choice.partial_floats = partial_floats(s, ctas * groups);
+    choice
+}
+
+/// Mirrors the shared-memory map of forward.cu.
+fn forward_shared(head_dim: u32, groups: u32) -> u32 {
+    let (q, others) = if head_dim == 256 { (1, 2 + 2 + 2) } else { (2, 4 + 2 + 4) };
+    q * 64 * groups * head_dim + others * 128 * head_dim + 256
+}
+
+/// Many queries over many keys.
+fn choose_forward(s: &Shape, sms: u32) -> Choice {
+    let heads = s.heads_kv * s.group * s.batch;
+    let tiles_of = |groups: u32| s.seqlen_q.div_ceil(64 * groups) * heads;
+    // 192 rows to a CTA suit D 64, but not where 256 would fill the SMs once and 192 a little more than once.
+    let four = s.head_dim == 64 && s.mask == Mask::Full && tiles_of(4) <= sms && sms < tiles_of(3);
+    let groups = match s.head_dim {
+        256 => 2,
+        _ if four => 4,
+        _ => 3,
+    };
+    // Under 8k keys the heads of a section share the L2; over it their few tiles would leave the SMs uneven.
+    let l2_bytes: u64 = if s.seqlen_k < 8192 { 24 << 20 } else { 1 << 40 };
+    let kv_bytes = 2 * u64::from(s.seqlen_k) * u64::from(s.head_dim);
+    let section = u64::from(heads).min(l2_bytes / kv_bytes.max(1)).max(1) as u32;
+    let defines =
+        vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
+    let ctas = tiles_of(groups).min(sms);
+    let mut choice =
+        Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s.head_dim, groups));
+    choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
+    choice.section = if s.mask == Mask::Causal { section } else { 1 };
+    choice.boxes = Some((64, 128));
+    choice
+}

@@ -1,0 +1,62 @@
+//! Instances: one kernel file with its defines, and the list of those that a build embeds.
+
+use crate::heuristic::{self, Shape};
+use crate::problem::Mask;
+use std::collections::BTreeSet;
+
+/// A kernel file and what is compiled into it. Its name is the key of its machine code.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Instance {
+    /// `kernels/attention/hopper/FILE.cu`; its entry is `attention_FILE`.
+    pub file: &'static str,
+    pub defines: Vec<(&'static str, u32)>,
+}
+
+impl Instance {
+    /// As `_heuristic.py` names it: the file, then each define without its prefix.
+    pub fn name(&self) -> String {
+        let mut name = self.file.to_string();
+        for (define, value) in &self.defines {
+            name += &format!("_{}{value}", define.trim_start_matches("WS_").to_lowercase());
+        }
+        name
+    }
+
+    /// The kernel's name in its module.
+    pub fn entry(&self) -> String {
+        format!("attention_{}", self.file)
+    }
+}
+
+/// Every instance that the heuristic gives, for each output format: sorted, each once.
+pub fn instances() -> Vec<Instance> {
+    let mut found = BTreeSet::new();
+    let lengths_q = [1, 4, 16, 17, 64, 100, 300, 512, 1000, 2048, 5000];
+    let lengths_k = [1, 64, 100, 129, 257, 500, 512, 1000, 1025, 2048, 5000, 20_000];
+    for head_dim in [64, 128, 256] {
+        for batch in [1, 2, 8, 64] {
+            for (heads_kv, group) in [(1, 1), (2, 1), (8, 1), (16, 1), (1, 4), (8, 4), (2, 8), (1, 5)] {
+                for seqlen_q in lengths_q {
+                    for seqlen_k in lengths_k {
+                        for (mask, plain) in
+                            [(Mask::Full, true), (Mask::Full, false), (Mask::Causal, true), (Mask::Causal, false)]
+                        {
+                            let shape = Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain };
+                            found.insert(heuristic::choose(&shape, heuristic::SMS).instance);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    found.iter().flat_map(|i| (0..3).map(|kind| i.with_output(kind))).collect()
+}
+
+impl Instance {
+    /// The same with its output's format compiled in.
+    pub fn with_output(&self, kind: u32) -> Instance {
+        let mut defines = self.defines.clone();
+        defines.push(("WS_OUT", kind));
+        Instance { file: self.file, defines }
+    }
+}

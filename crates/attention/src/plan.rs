@@ -1,0 +1,177 @@
+//! From a problem to a launch: plan (pure), load (once for a context), launch (as often as wanted, from any thread).
+
+use crate::bundle::Bundle;
+use crate::driver::{self, Device, Function, RawStream};
+use crate::error::Error;
+use crate::heuristic::{self, Choice, Shape};
+use crate::instance::Instance;
+use crate::params::{Params, TensorMap};
+use crate::problem::Problem;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, OnceLock};
+
+/// An address in the device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DevicePtr(pub u64);
+
+/// What a launch reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pointers {
+    /// On 16 bytes, as k and v.
+    pub q: DevicePtr,
+    pub k: DevicePtr,
+    pub v: DevicePtr,
+    /// f32, as the two others.
+    pub q_scale: DevicePtr,
+    pub k_scale: DevicePtr,
+    pub v_scale: DevicePtr,
+    /// (batch, heads_q, seqlen_q, head_dim), contiguous, on 16 bytes.
+    pub out: DevicePtr,
+    /// f32 (batch, heads_q, seqlen_q), if wanted: natural logarithm of the sum of exponentials, -inf where no key is seen.
+    pub lse: Option<DevicePtr>,
+    /// [`Workspace::scratch_bytes`] of anything, on 16 bytes.
+    pub scratch: DevicePtr,
+    /// [`Workspace::counters`] 32-bit words, zero before the first launch; every launch leaves them zero.
+    pub counters: DevicePtr,
+}
+
+/// Memory that a launch needs besides its tensors. Launches that may overlap must not share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workspace {
+    pub scratch_bytes: u64,
+    pub counters: u32,
+}
+
+/// A checked problem with its kernel, grid and parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    problem: Problem,
+    choice: Choice,
+    target: &'static str,
+    params: Params,
+}
+
+impl Plan {
+    /// Checks the problem and chooses; touches no device. Errors: [`Error::Problem`], [`Error::Device`].
+    pub fn new(problem: &Problem, device: &Device) -> Result<Plan, Error> {
+        problem.check()?;
+        let (mut choice, target) = match (device.major, device.minor) {
+            (9, 0) => (heuristic::choose(&Shape::from(problem), device.sms), "sm_90a"),
+            (major, minor) => return Err(Error::Device { major, minor }),
+        };
+        choice.instance = choice.instance.with_output(problem.output.kind() as u32);
+        let params = Params::new(problem, &choice);
+        Ok(Plan { problem: *problem, choice, target, params })
+    }
+
+    /// The kernel and its launch.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    pub fn workspace(&self) -> Workspace {
+        Workspace { scratch_bytes: 4 * self.choice.partial_floats, counters: self.choice.units }
+    }
+
+    /// Loads the kernel from what this build embeds, into the current context; a second time finds it there.
+    /// Errors: [`Error::NoKernel`], and what the driver refuses.
+    pub fn load(&self) -> Result<LoadedPlan, Error> {
+        let instance = &self.choice.instance;
+        let function = loaded(self.target, instance, self.choice.shared_bytes, || {
+            let missing = || Error::NoKernel { instance: instance.name(), target: self.target.into() };
+            Bundle::embedded()?.find(self.target, &instance.name()).ok_or_else(missing)?
+        })?;
+        Ok(LoadedPlan { plan: self.clone(), function })
+    }
+
+    /// The same with machine code, a cubin or PTX, from the caller.
+    pub fn load_image(&self, image: &[u8]) -> Result<LoadedPlan, Error> {
+        let function = Function::load(image, &self.choice.instance.entry(), self.choice.shared_bytes)?;
+        Ok(LoadedPlan { plan: self.clone(), function })
+    }
+
+    fn tensor_map(&self, which: usize, address: u64) -> Result<TensorMap, Error> {
+        let (p, s) = (&self.problem, &self.problem.strides[which]);
+        let (rows_q, rows_k) = self.choice.boxes.unwrap_or_default();
+        let (heads, tokens, rows) =
+            if which == 0 { (p.heads_q, p.seqlen_q, rows_q) } else { (p.heads_kv, p.seqlen_k, rows_k) };
+        let dims = [p.head_dim, tokens, heads, p.batch].map(u64::from);
+        // A dimension of one element may have any stride; the driver wants a whole one.
+        let strides = [(s.token, tokens), (s.head, heads), (s.batch, p.batch)]
+            .map(|(stride, n)| if n == 1 { (stride.max(16) as u64).next_multiple_of(16) } else { stride as u64 });
+        driver::encode_bytes(address, dims, strides, [p.head_dim.min(128), rows, 1, 1])
+    }
+}
+
+/// Kernels that were loaded, by context and instance. They stay: graphs may hold them.
+fn loaded(
+    target: &str,
+    instance: &Instance,
+    shared_bytes: u32,
+    image: impl FnOnce() -> Result<Vec<u8>, Error>,
+) -> Result<Function, Error> {
+    static LOADED: OnceLock<Mutex<HashMap<(usize, String), (Function, u32)>>> = OnceLock::new();
+    let key = (driver::context()?, format!("{target}/{}", instance.name()));
+    let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
+    match loaded.get(&key) {
+        Some((function, allowed)) if *allowed >= shared_bytes => Ok(*function),
+        _ => {
+            let function = Function::load(&image()?, &instance.entry(), shared_bytes)?;
+            loaded.insert(key, (function, shared_bytes));
+            Ok(function)
+        }
+    }
+}
+
+/// A plan whose kernel is in a context; that context, or one that shares its device's primary one, is current at each launch.
+#[derive(Debug, Clone)]
+pub struct LoadedPlan {
+    plan: Plan,
+    function: Function,
+}
+
+impl LoadedPlan {
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// One launch on the stream: no allocation, no waiting. Errors: [`Error::Pointer`] before anything is launched; what the driver refuses.
+    pub fn launch(&self, at: &Pointers, stream: RawStream) -> Result<(), Error> {
+        let plan = &self.plan;
+        let work = plan.workspace();
+        let read = [("q", at.q), ("k", at.k), ("v", at.v), ("out", at.out)];
+        let scales = [("q_scale", at.q_scale), ("k_scale", at.k_scale), ("v_scale", at.v_scale)];
+        let scratch = [("scratch", at.scratch)].into_iter().filter(|_| work.scratch_bytes > 0);
+        let counters = [("counters", at.counters)].into_iter().filter(|_| work.counters > 0);
+        let wanted = read.into_iter().map(|x| (x, 16));
+        let words = scales.into_iter().chain(counters).map(|x| (x, 4));
+        for ((name, pointer), align) in wanted.chain(scratch.map(|x| (x, 16))).chain(words) {
+            if pointer.0 == 0 {
+                return Err(Error::Pointer { name, why: "null" });
+            }
+            if pointer.0 % align != 0 {
+                return Err(Error::Pointer {
+                    name,
+                    why: if align == 16 { "not on 16 bytes" } else { "not on 4 bytes" },
+                });
+            }
+        }
+        let mut params = plan.params;
+        let lse = at.lse.unwrap_or_default();
+        let all = [at.q, at.k, at.v, at.q_scale, at.k_scale, at.v_scale, at.out, lse, at.scratch, at.counters];
+        params.addresses = all.map(|p| p.0);
+        let mut arguments: [*mut c_void; 4] = [(&raw mut params).cast(); 4];
+        let mut maps = [TensorMap([0; 16]); 3];
+        let mut count = 1;
+        if plan.choice.boxes.is_some() {
+            for (i, pointer) in [at.q, at.k, at.v].into_iter().enumerate() {
+                maps[i] = plan.tensor_map(i, pointer.0)?;
+                arguments[i + 1] = (&raw mut maps[i]).cast();
+            }
+            count = 4;
+        }
+        let c = &plan.choice;
+        self.function.launch(c.grid, c.block, c.shared_bytes, stream, true, &arguments[..count])
+    }
+}

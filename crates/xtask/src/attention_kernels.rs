@@ -1,0 +1,71 @@
+//! `cargo xtask attention-kernels`: compiles the listed instances of the attention library into `crates/attention/kernels.bin`, which the
+//! next build embeds. Not committed: it follows the kernels. Needs a toolkit, found or fetched; what has not changed comes from the cache.
+
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use warpsmith_attention::{Instance, bundle, instances};
+use warpsmith_compile::{BuildKind, CompileOptions, Compiler, Request};
+
+const FILE: &str = "crates/attention/kernels.bin";
+const FOLDER: &str = "kernels/attention/hopper";
+const TARGET: &str = "sm_90a";
+
+/// Compiles all and writes the container.
+pub fn make(root: &Path) -> Result<(), String> {
+    let compiler = crate::layer::compiler(true)?;
+    let mut all = instances();
+    all.extend(beside());
+    let done = AtomicUsize::new(0);
+    let compiled: Result<BTreeMap<String, Vec<u8>>, String> = all
+        .par_iter()
+        .map(|instance| {
+            let code = compile(root, &compiler, instance)?;
+            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if n.is_multiple_of(25) || n == all.len() {
+                println!("{n} of {}", all.len());
+            }
+            Ok((format!("{TARGET}/{}", instance.name()), code))
+        })
+        .collect();
+    let bytes = bundle::write(&compiled?).map_err(|e| e.to_string())?;
+    fs::write(root.join(FILE), &bytes).map_err(|e| format!("{FILE}: {e}"))?;
+    println!("{FILE}: {} instances, {} KB, made by {}", all.len(), bytes.len() >> 10, compiler.toolkit().id);
+    Ok(())
+}
+
+/// Kernels that only the Python package launches: sequences of which the device knows the lengths, and the quantiser.
+fn beside() -> Vec<Instance> {
+    let mut found = vec![Instance { file: "quantise", defines: Vec::new() }];
+    for (head_dim, groups) in [(64, 4), (128, 4), (256, 2)] {
+        for causal in [0, 1] {
+            let defines =
+                vec![("WS_D", head_dim), ("WS_KEYS", 64), ("WS_WGS", groups), ("WS_CAUSAL", causal), ("WS_GROUPED", 1)];
+            let instance = Instance { file: "ragged", defines };
+            found.extend((0..3).map(|kind| instance.with_output(kind)));
+        }
+    }
+    found
+}
+
+fn compile(root: &Path, compiler: &Compiler, instance: &Instance) -> Result<Vec<u8>, String> {
+    let name = format!("{}.cu", instance.file);
+    let path = root.join(FOLDER).join(&name);
+    let request = Request {
+        source: fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?,
+        name,
+        include_root: Some(root.join(FOLDER)),
+        builtin_headers: Arc::default(),
+        defines: instance.defines.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect(),
+        options: CompileOptions::default(),
+        entries: Vec::new(),
+        target: TARGET.into(),
+        build: BuildKind::Release,
+    };
+    let compiled = compiler.compile(&request).map_err(|e| format!("{}: {e}", instance.name()))?;
+    let artifact = compiled.map_err(|failure| format!("{}: {failure}", instance.name()))?;
+    artifact.cubin.ok_or_else(|| format!("{}: there is no machine code", instance.name()))
+}
