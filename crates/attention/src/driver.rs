@@ -135,6 +135,14 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
+    /// A kernel that was loaded elsewhere.
+    ///
+    /// # Safety
+    /// It is a `CUfunction` that stays loaded.
+    pub unsafe fn from_handle(handle: *mut c_void) -> Function {
+        Function(handle)
+    }
+
     /// Loads an image, a cubin or PTX text, into the current context.
     pub fn load(image: &[u8], entry: &str, shared_bytes: u32) -> Result<Function, Error> {
         let api = api()?;

@@ -28,6 +28,12 @@ mod params;
 mod plan;
 mod problem;
 
+/// Single calls of the driver, for wrappers that plan by themselves.
+pub mod raw {
+    pub use crate::driver::{Function, context, encode_bytes};
+    pub use crate::params::TensorMap;
+}
+
 pub use driver::{Device, RawStream};
 pub use error::{Error, ProblemError};
 pub use heuristic::Choice;

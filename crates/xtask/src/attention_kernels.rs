@@ -1,10 +1,13 @@
 //! `cargo xtask attention-kernels`: compiles the listed instances of the attention library into `crates/attention/kernels.bin`, which the
 //! next build embeds. Not committed: it follows the kernels. Needs a toolkit, found or fetched; what has not changed comes from the cache.
+//!
+//! `cargo xtask wheel [ARGUMENT ...]`: that, the command line's binary, and then `maturin build` of `crates/attention-python`, which holds both.
 
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpsmith_attention::{Instance, bundle, instances};
@@ -68,4 +71,45 @@ fn compile(root: &Path, compiler: &Compiler, instance: &Instance) -> Result<Vec<
     let compiled = compiler.compile(&request).map_err(|e| format!("{}: {e}", instance.name()))?;
     let artifact = compiled.map_err(|failure| format!("{}: {failure}", instance.name()))?;
     artifact.cubin.ok_or_else(|| format!("{}: there is no machine code", instance.name()))
+}
+
+/// The wheel, in `target/wheels`.
+pub fn wheel(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    make(root)?;
+    let run = |program: &str, arguments: &[&str]| {
+        let status =
+            Command::new(program).args(arguments).current_dir(root).status().map_err(|e| format!("{program}: {e}"))?;
+        if status.success() { Ok(()) } else { Err(format!("{program} {} failed", arguments.join(" "))) }
+    };
+    let exe = if cfg!(windows) { "warpsmith.exe" } else { "warpsmith" };
+    run("cargo", &["build", "--release", "-p", "warpsmith-cli"])?;
+    let folder = root.join("crates/attention-python/package/warpsmith");
+    copy_package(root, &folder)?;
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let (from, to) = (target.join("release").join(exe), folder.join("bin").join(exe));
+    fs::create_dir_all(folder.join("bin")).map_err(|e| e.to_string())?;
+    fs::copy(&from, &to).map_err(|e| format!("{}: {e}", from.display()))?;
+    let mut build = vec!["build", "--release", "-m", "crates/attention-python/Cargo.toml"];
+    build.extend(arguments);
+    run("maturin", &build)
+}
+
+/// The Python package beside its kernels' sources, as the wheel has it.
+fn copy_package(root: &Path, to: &Path) -> Result<(), String> {
+    let _ = fs::remove_dir_all(to); // what an earlier wheel left; there may be nothing
+    for (from, into) in [
+        ("python/warpsmith", to.to_path_buf()),
+        ("python/warpsmith/attention", to.join("attention")),
+        (FOLDER, to.join("attention/hopper")),
+    ] {
+        fs::create_dir_all(&into).map_err(|e| e.to_string())?;
+        let entries = fs::read_dir(root.join(from)).map_err(|e| format!("{from}: {e}"))?;
+        for path in entries.flatten().map(|e| e.path()) {
+            let wanted = path.extension().is_some_and(|e| ["py", "pyi", "typed", "cu", "cuh"].iter().any(|w| e == *w));
+            if let (true, Some(name)) = (wanted, path.file_name()) {
+                fs::copy(&path, into.join(name)).map_err(|e| format!("{}: {e}", path.display()))?;
+            }
+        }
+    }
+    Ok(())
 }

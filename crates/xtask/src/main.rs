@@ -1,6 +1,7 @@
 //! Automation for developers: `cargo xtask COMMAND`.
 //!
 //!     attention-kernels         compile what the attention library embeds
+//!     wheel [ARGUMENT ...]      that, the command line and the Python package in one wheel (needs maturin)
 //!     tidy                      the repository's rules
 //!     layer [--check]           make the committed layer of artifacts, or see that it is fresh
 //!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
@@ -27,8 +28,9 @@ fn main() -> ExitCode {
         ["layer", "--check"] => layer::check(&root()),
         ["num-digests", ..] => num_digests::run(),
         ["attention-kernels"] => attention_kernels::make(&root()),
+        ["wheel", rest @ ..] => attention_kernels::wheel(&root(), rest),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask attention-kernels | tidy | layer [--check] | num-digests INCLUDE_DIR | gpu-tests"
+        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | layer [--check] | num-digests INCLUDE_DIR | gpu-tests"
             .into()),
     };
     match done {

@@ -1,6 +1,6 @@
 """sdpa_fp8: arguments are checked once for each layout, then a call is one comparison and one launch.
 
-The comparison is torch's own guard of tensors (type, dtype, device, sizes, strides), made for compiled code: it takes a third of the time of
+In a wheel the comparison and the launch are `_native`'s. In a checkout the comparison is torch's own guard of tensors (type, dtype, device, sizes, strides), made for compiled code: it takes a third of the time of
 a key of our own. It is private to torch; where it is missing, or says no, the key decides.
 """
 import math
@@ -9,8 +9,14 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _plan
+from . import _arguments, _memory, _plan
 
+try:   # the wheel's own launcher: the same comparison and launch without Python between
+    from .._native import Launcher
+    _launcher = Launcher(torch.Tensor, torch.empty_like, _memory.counters)
+    _launch = _launcher.call
+except (ImportError, AttributeError, RuntimeError):   # a checkout, or a torch without the interface that it wants
+    _launcher = _launch = None
 try:
     from torch._C._dynamo.guards import TensorGuards as _Guards
 except ImportError:
@@ -37,6 +43,10 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
     if is_compiling():
         out, lse = torch.ops.warpsmith.sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
+    if _launch is not None and _choice is None:
+        result = _launch(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
+        if result is not None:
+            return result
     try:
         recent = _local.recent.get((causal, softmax_scale, out_dtype, out_scale, return_lse, mode, _choice), ())
     except (AttributeError, TypeError):
@@ -91,6 +101,8 @@ def run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, choice
 
 def _remember(recent, asked, tensors, plan):
     """Puts a guard of these tensors first among those of the same options."""
+    if _launcher is not None and asked[-1] is None and plan.teach(_launcher, tensors, asked[:-1]):
+        return
     if _Guards is None or any(isinstance(x, torch.Tensor) for x in asked):
         return
     try:

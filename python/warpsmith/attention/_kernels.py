@@ -1,4 +1,4 @@
-"""Cubins by instance: shipped beside this file, else compiled once from kernels/ into the user's cache. Loaded once per device.
+"""Cubins by instance: what a wheel carries, else compiled once from kernels/ into the user's cache. Loaded once per device.
 
 $WARPSMITH_CUBINS names a folder that is looked into first. The cache's key is the hash of every source file and define.
 """
@@ -8,6 +8,11 @@ import threading
 from pathlib import Path
 
 from . import _driver
+
+try:   # a wheel carries most instances
+    from .._native import kernel as _embedded
+except ImportError:
+    _embedded = None
 
 ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward", "ragged": "attention_ragged"}
 _lock = threading.Lock()
@@ -28,6 +33,10 @@ def cubin(choice):
     folder = os.environ.get("WARPSMITH_CUBINS")
     if folder and (Path(folder) / f"{choice.name}.cubin").exists():
         return (Path(folder) / f"{choice.name}.cubin").read_bytes()
+    if _embedded is not None:
+        code = _embedded("sm_90a", choice.name)
+        if code is not None:
+            return code
     src = source_folder()
     digest = hashlib.sha256(repr((choice.name, choice.defines)).encode())
     for f in sorted(src.iterdir()):

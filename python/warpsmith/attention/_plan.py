@@ -105,6 +105,14 @@ class DensePlan:
         self.launch(stream)
         return out if lse is None else (out, lse)
 
+    def teach(self, launcher, tensors, options):
+        """Has `_native` make this plan's launches. -> whether it will"""
+        c = self.choice
+        maps = [(d, st, b) for d, st, b in self.map_shapes] if self.maps else None
+        partial = torch.empty(1, dtype=torch.float32, device=self.device).expand(c.partial_floats) if c.partial_floats else None
+        grid = tuple(c.grid) + (1,) * (3 - len(c.grid))
+        return launcher.add(tensors, options, self.kernel.function, grid, c.block, c.shared_bytes, bytes(self.params), maps, self.out, self.lse, partial, c.units, self.index)
+
 
 def _map_shape(x, rows, D):
     """A tensor map's dimensions, strides and box over (D, S, H, B)."""

@@ -1,0 +1,257 @@
+//! Plans by the layout of their tensors, and their launches.
+
+use crate::dlpack::{Exchange, Layout};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, RwLock};
+use warpsmith_attention::raw;
+use warpsmith_attention::{Params, RawStream};
+
+/// Plans that are kept; then all are forgotten.
+const MAX_PLANS: usize = 512;
+
+/// Six layouts; then the options: numbers by value, `out_dtype` and `mode` by identity.
+#[derive(PartialEq, Eq, Clone)]
+struct Key {
+    layouts: [Layout; 6],
+    options: [u64; 6],
+}
+
+impl std::hash::Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for word in self.layouts.as_flattened() {
+            state.write_u64(*word as u64);
+        }
+        for word in self.options {
+            state.write_u64(word);
+        }
+    }
+}
+
+/// Multiply and rotate: the keys are few and no enemy chooses them.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+/// A tensor map's dimensions, strides and box.
+type MapShape = ([u64; 4], [u64; 3], [u32; 4]);
+
+struct Entry {
+    function: raw::Function,
+    /// The context that it was loaded in.
+    context: usize,
+    device: i32,
+    grid: [u32; 3],
+    block: u32,
+    shared_bytes: u32,
+    params: Params,
+    maps: Option<[MapShape; 3]>,
+    /// Expanded from one element: `empty_like` of these makes what a launch writes.
+    out: Py<PyAny>,
+    lse: Option<Py<PyAny>>,
+    partial: Option<Py<PyAny>>,
+    units: u32,
+    /// Kept alive, as the key has their addresses.
+    _held: (Py<PyAny>, Py<PyAny>),
+}
+
+/// Launches plans that Python has made.
+#[pyclass(frozen)]
+pub struct Launcher {
+    exchange: Exchange,
+    empty_like: Py<PyAny>,
+    counters: Py<PyAny>,
+    plans: RwLock<HashMap<Key, Arc<Entry>, BuildHasherDefault<Mix>>>,
+}
+
+/// A number by value, None apart from all numbers; nothing for other types.
+fn number(x: &Bound<'_, PyAny>) -> Option<u64> {
+    if x.is_none() {
+        return Some(u64::MAX); // the bits of a NaN that no arithmetic makes
+    }
+    let exact = x.is_exact_instance_of::<pyo3::types::PyFloat>() || x.is_exact_instance_of::<pyo3::types::PyInt>();
+    if exact { x.extract::<f64>().ok().map(f64::to_bits) } else { None }
+}
+
+fn truth(x: &Bound<'_, PyAny>) -> Option<u64> {
+    x.is_exact_instance_of::<pyo3::types::PyBool>().then(|| x.is_truthy().map(u64::from).ok())?
+}
+
+impl Launcher {
+    fn key(&self, tensors: [&Bound<'_, PyAny>; 6], options: [&Bound<'_, PyAny>; 6]) -> Option<(Key, [u64; 6])> {
+        let mut key = Key { layouts: [[0; 10]; 6], options: [0; 6] };
+        let mut at = [0; 6];
+        for (i, x) in tensors.into_iter().enumerate() {
+            (key.layouts[i], at[i]) = self.exchange.look(x)?;
+        }
+        let [causal, softmax_scale, out_dtype, out_scale, return_lse, mode] = options;
+        let address = |x: &Bound<'_, PyAny>| x.as_ptr() as u64;
+        key.options = [
+            truth(causal)?,
+            number(softmax_scale)?,
+            address(out_dtype),
+            number(out_scale)?,
+            truth(return_lse)?,
+            address(mode),
+        ];
+        Some((key, at))
+    }
+}
+
+#[pymethods]
+impl Launcher {
+    /// `tensor` is torch.Tensor, `empty_like` torch's, `counters(units, device, stream)` gives a tensor of zeros.
+    #[new]
+    fn new(tensor: &Bound<'_, PyAny>, empty_like: Py<PyAny>, counters: Py<PyAny>) -> PyResult<Launcher> {
+        Ok(Launcher { exchange: Exchange::new(tensor)?, empty_like, counters, plans: RwLock::default() })
+    }
+
+    /// Remembers a plan for tensors and options of this kind. `params` is the struct's bytes; its device's context is current.
+    /// -> whether it can be called
+    #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device))]
+    fn add(
+        &self,
+        tensors: [Bound<'_, PyAny>; 6],
+        options: [Bound<'_, PyAny>; 6],
+        function: usize,
+        grid: [u32; 3],
+        block: u32,
+        shared_bytes: u32,
+        params: &[u8],
+        maps: Option<[MapShape; 3]>,
+        out: Py<PyAny>,
+        lse: Option<Py<PyAny>>,
+        partial: Option<Py<PyAny>>,
+        units: u32,
+        device: i32,
+    ) -> PyResult<bool> {
+        let Some((key, _)) = self.key(tensors.each_ref(), options.each_ref()) else { return Ok(false) };
+        if params.len() != size_of::<Params>() {
+            return Err(PyValueError::new_err("params has another size than this build's"));
+        }
+        let context = raw::context().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        // SAFETY: Params is plain numbers of any value, and the sizes were compared.
+        let params = unsafe { params.as_ptr().cast::<Params>().read_unaligned() };
+        // SAFETY: Python loaded it with the driver's cuModuleGetFunction and never unloads it.
+        let function = unsafe { raw::Function::from_handle(function as *mut c_void) };
+        let held = (options[2].clone().unbind(), options[5].clone().unbind());
+        let entry = Entry {
+            function,
+            context,
+            device,
+            grid,
+            block,
+            shared_bytes,
+            params,
+            maps,
+            out,
+            lse,
+            partial,
+            units,
+            _held: held,
+        };
+        let mut plans = self.plans.write().unwrap_or_else(|e| e.into_inner());
+        if plans.len() >= MAX_PLANS {
+            plans.clear();
+        }
+        plans.insert(key, Arc::new(entry));
+        Ok(true)
+    }
+
+    /// Launches if there is a plan for just this, on the current stream. -> out, (out, lse), or None: the long way then.
+    #[pyo3(signature = (q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, /))]
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        q: &Bound<'py, PyAny>,
+        k: &Bound<'py, PyAny>,
+        v: &Bound<'py, PyAny>,
+        q_scale: &Bound<'py, PyAny>,
+        k_scale: &Bound<'py, PyAny>,
+        v_scale: &Bound<'py, PyAny>,
+        causal: &Bound<'py, PyAny>,
+        softmax_scale: &Bound<'py, PyAny>,
+        out_dtype: &Bound<'py, PyAny>,
+        out_scale: &Bound<'py, PyAny>,
+        return_lse: &Bound<'py, PyAny>,
+        mode: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let options = [causal, softmax_scale, out_dtype, out_scale, return_lse, mode];
+        let Some((key, at)) = self.key([q, k, v, q_scale, k_scale, v_scale], options) else { return Ok(None) };
+        let Some(e) = self.plans.read().unwrap_or_else(|e| e.into_inner()).get(&key).cloned() else { return Ok(None) };
+        if (at[0] | at[1] | at[2]) & 15 != 0 || raw::context().ok() != Some(e.context) {
+            return Ok(None);
+        }
+        let Some(stream) = self.exchange.stream(e.device) else { return Ok(None) };
+        let make = |template: &Py<PyAny>| -> PyResult<(Bound<'py, PyAny>, u64)> {
+            // SAFETY: the interpreter's lock is held; a null result comes with its error.
+            let made = unsafe {
+                let made = ffi::PyObject_CallFunctionObjArgs(
+                    self.empty_like.as_ptr(),
+                    template.as_ptr(),
+                    std::ptr::null_mut::<ffi::PyObject>(),
+                );
+                Bound::from_owned_ptr_or_err(py, made)?
+            };
+            let (_, at) =
+                self.exchange.look(&made).ok_or_else(|| PyRuntimeError::new_err("torch made no plain tensor"))?;
+            Ok((made, at))
+        };
+        let (out, out_at) = make(&e.out)?;
+        let lse = e.lse.as_ref().map(make).transpose()?;
+        let partial = e.partial.as_ref().map(make).transpose()?;
+        let mut arrived = 0;
+        if e.units > 0 {
+            let words = self.counters.bind(py).call1((e.units, e.out.bind(py).getattr("device")?, stream as u64))?;
+            arrived = self.exchange.look(&words).map(|(_, at)| at).unwrap_or(0);
+        }
+        let mut params = e.params;
+        params.addresses[..6].copy_from_slice(&at);
+        params.addresses[6..].copy_from_slice(&[
+            out_at,
+            lse.as_ref().map_or(0, |l| l.1),
+            partial.as_ref().map_or(0, |p| p.1),
+            arrived,
+        ]);
+        let stream = RawStream(stream);
+        // Without the lock: a full queue makes the driver wait.
+        py.detach(|| e.launch(&mut params, [at[0], at[1], at[2]], stream))
+            .map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        match lse {
+            Some((lse, _)) => Ok(Some((out, lse).into_pyobject(py)?.into_any())),
+            None => Ok(Some(out)),
+        }
+    }
+}
+
+impl Entry {
+    fn launch(&self, params: &mut Params, at: [u64; 3], stream: RawStream) -> Result<(), warpsmith_attention::Error> {
+        let mut arguments: [*mut c_void; 4] = [std::ptr::from_mut(params).cast(); 4];
+        let Some(shapes) = &self.maps else {
+            return self.function.launch(self.grid, self.block, self.shared_bytes, stream, true, &arguments[..1]);
+        };
+        let encode = |i: usize| raw::encode_bytes(at[i], shapes[i].0, shapes[i].1, shapes[i].2);
+        let mut maps = [encode(0)?, encode(1)?, encode(2)?];
+        for (argument, map) in arguments[1..].iter_mut().zip(&mut maps) {
+            *argument = std::ptr::from_mut(map).cast();
+        }
+        self.function.launch(self.grid, self.block, self.shared_bytes, stream, true, &arguments)
+    }
+}
