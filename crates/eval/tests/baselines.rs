@@ -125,6 +125,33 @@ fn timed_outputs_are_those_of_the_inputs_that_were_drawn() {
     assert_eq!(greeting.device.map(|d| d.name), Some("Fake device".into()));
 }
 
+/// `env` stands for `ssh gpu`: whatever comes before `sh`.
+#[cfg(unix)]
+#[test]
+fn the_same_through_a_launcher() {
+    use warpsmith_cuda::worker::{Launcher, Remote, WorkerBinary};
+    if start(Some(Fake::default())).is_none() {
+        return;
+    }
+    let mut options = Options::new(None, warpsmith_builtin::baseline_program());
+    let launcher = Launcher::parse("env").expect("a command");
+    options.command.remote = Some(Remote::new(launcher, WorkerBinary::ThisProgram));
+    options.fake = Some(Fake { ends: words(&[("sdpa:flash", "crash")]), ..Fake::default() });
+    let mut baselines = Baselines::start(options);
+    let task = task("fp16_sdpa");
+    let workload = workload(&task, Format::F16, ScaleLayout::None, Mask::Causal);
+    let oracle = oracle(&task, &workload, 1);
+    for text in ["sdpa:auto", "sdpa:flash"] {
+        let given = given(name(text), &task, &workload, [&oracle.inputs]).expect("it takes f16");
+        baselines.prepare(text, name(text), &given, 2, LIMIT).expect("it is there");
+    }
+    assert!(baselines.time(&time("sdpa:flash", Method::Event, 2)).is_err());
+    assert_eq!(baselines.time(&time("sdpa:auto", Method::Event, 2)).expect("it goes on").head.samples.len(), 2);
+    let values = baselines.output("sdpa:auto", 0).expect("it answers");
+    let check = judge(&oracle, &task, "sm_90a", Format::F16, &values).expect("of the right size");
+    assert!(check["out"].kernel.rel_frobenius < 1e-3);
+}
+
 #[test]
 fn what_one_baseline_does_is_its_own() {
     // How it ends, and what is said of it.

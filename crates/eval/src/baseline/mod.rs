@@ -18,3 +18,4 @@ pub use given::{Given, given};
 pub use judge::judge;
 pub use name::{KNOWN, Kind, Known, Name};
 pub use protocol::{Fake, Ready};
+pub use warpsmith_spec::record::is_peer;
