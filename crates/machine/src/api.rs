@@ -36,7 +36,8 @@ pub struct Options {
     pub numerics: Numerics,
     /// Warp-instructions of the whole grid; reaching it ends the launch as [`End::LimitReached`].
     pub max_instructions: u64,
-    /// Seed of the schedule: the order of warps within a CTA and of lanes' groups.
+    /// Seed of the schedule: the order of warps within a CTA, and in which CTAs are started. 0 and 1 start CTAs in order, odd
+    /// seeds backwards, others in steps through the grid; 0 also keeps warps in order.
     pub schedule_seed: u64,
     /// Late: asynchronous copies land at the last legal moment; early: at issue.
     pub async_copies: AsyncCopies,
@@ -44,6 +45,23 @@ pub struct Options {
     pub max_shared_bytes: u32,
     /// Host threads; 0: one for each core.
     pub threads: usize,
+    /// Further schedules that [`crate::explore`] runs; a single [`crate::launch`] runs one.
+    pub schedules: u32,
+}
+
+impl Default for Options {
+    /// Fast numerics, ten million warp instructions, a CTA's shared memory as on sm_89, one schedule.
+    fn default() -> Options {
+        Options {
+            numerics: Numerics::Fast,
+            max_instructions: 10_000_000,
+            schedule_seed: 0,
+            async_copies: AsyncCopies::Late,
+            max_shared_bytes: 99 << 10,
+            threads: 0,
+            schedules: 0,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,10 +91,12 @@ pub enum FindingKind {
     InvalidAccess,
     /// `assert` failed in the kernel.
     AssertFailed,
+    /// Memory differs after two legal orders of warps, CTAs and asynchronous copies.
+    ScheduleDependent,
 }
 
 impl FindingKind {
-    pub const ALL: [FindingKind; 13] = [
+    pub const ALL: [FindingKind; 14] = [
         FindingKind::UninitializedRead,
         FindingKind::OutOfBounds,
         FindingKind::MisalignedAccess,
@@ -90,6 +110,7 @@ impl FindingKind {
         FindingKind::InactiveLane,
         FindingKind::InvalidAccess,
         FindingKind::AssertFailed,
+        FindingKind::ScheduleDependent,
     ];
 
     /// The word in records and in `// fault: KIND` marks.
@@ -108,6 +129,7 @@ impl FindingKind {
             FindingKind::InactiveLane => "inactive_lane",
             FindingKind::InvalidAccess => "invalid_access",
             FindingKind::AssertFailed => "assert_failed",
+            FindingKind::ScheduleDependent => "schedule_dependent",
         }
     }
 }
@@ -138,13 +160,22 @@ pub struct Place {
     pub object_bytes: u64,
 }
 
-/// One defect, deduplicated by (kind, site, other site); `count` says how often it was met.
+/// Whether a finding is a defect, or something that people should know of and that changes no verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Severity {
+    Error,
+    Note,
+}
+
+/// One defect, deduplicated by (kind, severity, site, other site); `count` says how often it was met.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
     pub kind: FindingKind,
+    pub severity: Severity,
     /// One sentence: what happened, with names and numbers.
     pub message: String,
-    /// Where. For an uninitialised read: where the undefined value was read, not where it did harm.
+    /// Where. For an uninitialised read: where the undefined value was read, not where it did harm. For a race through global
+    /// memory: the write.
     pub site: Site,
     /// The other side: the conflicting access of a race, the use of an undefined value, who is waited for.
     pub other: Option<Site>,
@@ -186,6 +217,8 @@ pub struct Counters {
     pub lane_instructions: u64,
     /// By tensor-core mnemonic (`mma`, `wmma.mma`): warp-level operations.
     pub tensor_ops: u64,
+    /// Atomics on floating-point numbers in global memory: the order of their sums is chance.
+    pub float_atomics: u64,
     /// Static instructions of the entry, and how many of them executed at least once.
     pub static_instructions: u64,
     pub covered_instructions: u64,

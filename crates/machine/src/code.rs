@@ -315,6 +315,7 @@ pub struct AtomicOp {
     pub address: AddressOperand,
     pub op: AtomOp,
     pub ty: AtomTy,
+    pub release: bool,
     /// None: `red`.
     pub d: Option<RowId>,
     pub b: RowId,

@@ -1,14 +1,16 @@
 //! One CTA: its warps, shared memory and barriers; runs them in turns until all have exited, or something is wrong.
 //!
 //! Warps run one after the other, in an order drawn from the schedule's seed, each until it waits, its turn is over or it
-//! exits. A CTA runs on one host thread. When no warp can go on and not all have exited, what they wait for is reported.
+//! exits. A CTA runs on one host thread; one whose warps only poll is put aside for others. When no warp can go on and not all have exited, what they wait for is reported.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::api::{FindingKind, Place};
+use crate::api::{FindingKind, Place, Severity};
 use crate::code::{BarrierKind, BarrierOp, Op, Pc};
 use crate::exec;
 use crate::findings::{Findings, RawFinding};
+use crate::global::{Known, MAX_CTA, RecordSpace};
 use crate::machine::{Fill, Machine};
 use crate::shared::Shared;
 use crate::warp::{Frame, Group, Pause, State, Warp};
@@ -21,6 +23,18 @@ pub const MAX_PRINTED: usize = 64 << 10;
 const IDLE_ROUNDS: u32 = 2000;
 /// Distance between frames in local memory, so that an overrun of a frame's array is seen.
 const LOCAL_GAP: u32 = 256;
+
+/// Strong loads, atomics and sleeps of a warp after which its turn is over: it may be polling for somebody else.
+pub const POLLS: u32 = 32;
+
+/// How far a CTA has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// To its end, or to a fault.
+    Done,
+    /// It can go on, but only polls: others should run.
+    Stalled,
+}
 
 /// Why a CTA cannot go on.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +61,8 @@ struct Barrier {
     threads: u32,
     waiting: Vec<(usize, u32)>,
     clock: Vec<u32>,
+    /// What fences of the arriving warps cover; empty without any.
+    fenced: Vec<u32>,
     popc: u32,
     all: bool,
     any: bool,
@@ -58,11 +74,27 @@ struct Release {
     barrier: Barrier,
 }
 
+/// A copy in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flight {
+    /// Shared offset and bytes.
+    pub at: usize,
+    pub bytes: usize,
+    /// Global address and bytes that are read.
+    pub source: u64,
+    pub source_bytes: usize,
+    pub pc: Pc,
+}
+
 /// State of the CTA that runs; warps are beside it, so that both can be borrowed.
 pub struct Cta<'m> {
     pub m: &'m Machine<'m>,
     pub index: [u32; 3],
     pub linear: u64,
+    /// The how-manyth it was to be started.
+    pub rank: u64,
+    order: Vec<usize>,
+    idle_rounds: u32,
     pub shared: Shared,
     pub findings: Findings,
     /// Executions by pc.
@@ -74,14 +106,21 @@ pub struct Cta<'m> {
     pub ticks: u64,
     /// What undefined bytes that were read are called, by the reading instruction.
     pub undefined_places: HashMap<Pc, Place>,
-    /// Copies in flight, for reports: shared offset, bytes, instruction.
-    pub flights: Vec<(usize, usize, Pc)>,
+    /// Copies in flight, for reports and for writes to what they copy from.
+    pub flights: Vec<Flight>,
     /// What was released at an address by atomics and strong stores.
     pub sync_clocks: HashMap<u64, Vec<u32>>,
+    /// Fences executed so far, of any scope.
+    pub fences: u64,
+    /// What strong reads of global memory have acquired.
+    pub known: Vec<Known>,
+    /// The record of an instruction of a warp: of which interval, and its number; see `global`.
+    marks: Vec<(u32, u32)>,
+    records: RecordSpace,
     pub scratch: Box<exec::Scratch>,
     /// By shared address.
     pub mbarriers: HashMap<u32, exec::Mbarrier>,
-    /// Arrivals at mbarriers so far: whether anything happens while warps only wait.
+    /// Arrivals at mbarriers, strong stores and atomics so far: whether anything happens while warps only wait.
     pub events: u64,
     barriers: Vec<Barrier>,
     releases: Vec<Release>,
@@ -94,6 +133,9 @@ impl<'m> Cta<'m> {
             m,
             index: [0; 3],
             linear: 0,
+            rank: 0,
+            order: Vec::new(),
+            idle_rounds: 0,
             shared: Shared::default(),
             findings: Findings::default(),
             counts: vec![0; m.code.instrs.len()],
@@ -105,6 +147,10 @@ impl<'m> Cta<'m> {
             undefined_places: HashMap::new(),
             flights: Vec::new(),
             sync_clocks: HashMap::new(),
+            fences: 0,
+            known: Vec::new(),
+            marks: Vec::new(),
+            records: RecordSpace::default(),
             scratch: exec::Scratch::new(),
             mbarriers: HashMap::new(),
             events: 0,
@@ -113,21 +159,34 @@ impl<'m> Cta<'m> {
         }
     }
 
-    /// Runs CTA number `linear` to its end.
-    pub fn run(&mut self, linear: u64, warps: &mut Vec<Warp>) {
-        self.start(linear, warps);
-        let order = order(warps.len(), self.m.options.schedule_seed, linear);
+    /// Begins with CTA number `linear`, the `rank`-th to be started.
+    pub fn start(&mut self, rank: u64, linear: u64, warps: &mut Vec<Warp>) {
+        self.rank = rank;
+        self.begin(linear, warps);
+        self.order = order(warps.len(), self.m.options.schedule_seed, linear);
+        self.idle_rounds = 0;
+    }
+
+    /// Runs until the CTA is done, or only polls.
+    pub fn resume(&mut self, warps: &mut [Warp]) -> Progress {
+        let order = std::mem::take(&mut self.order);
+        let progress = self.rounds(&order, warps);
+        self.order = order;
+        progress
+    }
+
+    fn rounds(&mut self, order: &[usize], warps: &mut [Warp]) -> Progress {
         let mut granted = 0;
-        let mut idle_rounds = 0;
+        let mut stalled = false;
         loop {
             let mut ran = false;
-            let (mut waiting, events) = (true, self.events);
-            for &n in &order {
+            let (mut waiting, mut polled, events) = (true, false, self.events);
+            for &n in order {
                 let w = &mut warps[n];
                 if !matches!(w.pause, Pause::Turn) {
                     continue;
                 }
-                if self.m.stop_at.load(std::sync::atomic::Ordering::Relaxed) < linear {
+                if self.m.stop_at.load(Relaxed) < self.rank {
                     self.fault = Some(Fault::Superseded);
                     break;
                 }
@@ -143,6 +202,7 @@ impl<'m> Cta<'m> {
                 w.pause = exec::run_warp(self, w, &mut left);
                 granted = left;
                 waiting &= w.yielded || w.pause != Pause::Turn;
+                polled |= w.polls >= POLLS;
                 self.release(warps);
                 if self.fault.is_some() {
                     break;
@@ -151,8 +211,13 @@ impl<'m> Cta<'m> {
             if self.fault.is_some() {
                 break;
             }
-            idle_rounds = if waiting && events == self.events { idle_rounds + 1 } else { 0 };
-            if !ran || idle_rounds > IDLE_ROUNDS {
+            self.idle_rounds = if waiting && events == self.events { self.idle_rounds + 1 } else { 0 };
+            if ran && waiting && polled && events == self.events {
+                stalled = true;
+                break;
+            }
+            self.m.progress.fetch_add(1, Relaxed);
+            if !ran || self.idle_rounds > IDLE_ROUNDS {
                 if warps.iter().any(|w| w.pause != Pause::Exited) {
                     self.deadlock(warps);
                 }
@@ -160,14 +225,24 @@ impl<'m> Cta<'m> {
             }
         }
         self.m.return_budget(granted);
+        if stalled { Progress::Stalled } else { Progress::Done }
     }
 
-    fn start(&mut self, linear: u64, warps: &mut Vec<Warp>) {
+    /// Something happened that others may wait for.
+    pub fn progressed(&mut self) {
+        self.events += 1;
+        self.m.progress.fetch_add(1, Relaxed);
+    }
+
+    /// Nobody in the grid can go on: this CTA only polls.
+    pub fn starved(&mut self, warps: &[Warp]) {
+        self.deadlock(warps);
+    }
+
+    fn begin(&mut self, linear: u64, warps: &mut Vec<Warp>) {
         let m = self.m;
-        let grid = m.launch.grid;
         self.linear = linear;
-        let (x, y) = (u64::from(grid[0]), u64::from(grid[1]));
-        self.index = [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32];
+        self.index = m.cta_index(linear);
         self.fault = None;
         self.printed.clear();
         self.findings = Findings::default();
@@ -179,7 +254,13 @@ impl<'m> Cta<'m> {
         self.mbarriers.clear();
         self.undefined_places.clear();
         self.sync_clocks.clear();
+        self.fences = 0;
+        self.known.clear();
         let before = self.shared.reset(m.shared_bytes as usize, m.warps);
+        if before == 0 {
+            // Intervals are counted anew.
+            self.marks.clear();
+        }
         let first = self.shared.tick();
         warps.truncate(m.warps);
         while warps.len() < m.warps {
@@ -191,6 +272,8 @@ impl<'m> Cta<'m> {
             w.clock.clear();
             w.clock.resize(m.warps, before);
             w.clock[w.index] = first;
+            w.fenced.clear();
+            w.plain_since_fence.set(false);
             w.copies.clear();
             w.committed = [0; 32];
             w.frames.clear();
@@ -255,25 +338,77 @@ impl<'m> Cta<'m> {
         if fatal {
             self.fault = Some(Fault::Finding);
         }
-        let count = u64::from(lanes.count_ones().max(1));
+        self.found(kind, Severity::Error, w, pc, other, lanes, what);
+    }
+
+    /// Adds a finding of a warp that changes no verdict.
+    pub fn note(
+        &mut self,
+        kind: FindingKind,
+        w: &Warp,
+        pc: Pc,
+        other: Option<Pc>,
+        lanes: u32,
+        what: impl FnOnce(&Machine) -> (String, Option<Place>),
+    ) {
+        self.found(kind, Severity::Note, w, pc, other, lanes, what);
+    }
+
+    fn found(
+        &mut self,
+        kind: FindingKind,
+        severity: Severity,
+        w: &Warp,
+        pc: Pc,
+        other: Option<Pc>,
+        lanes: u32,
+        what: impl FnOnce(&Machine) -> (String, Option<Place>),
+    ) {
+        let (m, index) = (self.m, self.index);
+        self.add(kind, severity, pc, other, u64::from(lanes.count_ones().max(1)), || {
+            let (message, place) = what(m);
+            (message, place, index, w.index as u32, (lanes != 0).then(|| lanes.trailing_zeros()))
+        });
+    }
+
+    /// Adds a finding whose details are asked for only if it is a new one: message, place, CTA, warp, lane.
+    pub fn add(
+        &mut self,
+        kind: FindingKind,
+        severity: Severity,
+        pc: Pc,
+        other: Option<Pc>,
+        count: u64,
+        details: impl FnOnce() -> (String, Option<Place>, [u32; 3], u32, Option<u32>),
+    ) {
         let lines = &self.m.code.lines;
-        let key = (kind, lines[pc as usize], other.map(|o| lines[o as usize]));
+        let key = (kind, severity, lines[pc as usize], other.map(|o| lines[o as usize]));
         if self.findings.known(key, count) {
             return;
         }
-        let (message, place) = what(self.m);
-        self.findings.add(RawFinding {
-            kind,
-            key,
-            pc,
-            other,
-            message,
-            cta: self.index,
-            warp: w.index as u32,
-            lane: (lanes != 0).then(|| lanes.trailing_zeros()),
-            place,
-            count,
-        });
+        let (message, place, cta, warp, lane) = details();
+        self.findings.add(RawFinding { kind, severity, key, pc, other, message, cta, warp, lane, place, count });
+    }
+
+    /// The record of accesses of an instruction in the warp's interval; 0: they are not looked at.
+    #[inline(always)]
+    pub fn mark(&mut self, w: &Warp, pc: Pc) -> u32 {
+        let (stamp, at) = (w.clock[w.index], w.index * self.m.code.instrs.len() + pc as usize);
+        match self.marks.get(at) {
+            Some((s, record)) if *s == stamp => *record,
+            _ => self.new_mark(at, stamp, pc),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_mark(&mut self, at: usize, stamp: u32, pc: Pc) -> u32 {
+        if self.marks.is_empty() {
+            self.marks = vec![(0, 0); self.m.warps * self.m.code.instrs.len()];
+        }
+        let record = if self.linear > MAX_CTA { 0 } else { self.m.global.record(&mut self.records, stamp, pc) };
+        self.marks[at] = (stamp, record);
+        record
     }
 
     /// Lanes of a warp have exited: barriers that wait for all threads may be complete.
@@ -317,6 +452,7 @@ impl<'m> Cta<'m> {
         for (mine, theirs) in b.clock.iter_mut().zip(&w.clock) {
             *mine = (*mine).max(*theirs);
         }
+        join(&mut b.fenced, &w.fenced);
         if let Some((row, negated)) = op.pred {
             let p = (w.regs.pred(row) ^ if negated { u32::MAX } else { 0 }) & mask;
             b.popc += p.count_ones();
@@ -363,6 +499,7 @@ impl<'m> Cta<'m> {
                 for (mine, theirs) in w.clock.iter_mut().zip(&b.clock) {
                     *mine = (*mine).max(*theirs);
                 }
+                join(&mut w.fenced, &b.fenced);
                 let Some(at) = w.groups.iter().position(|g| g.state == State::Barrier(release.id) && g.mask == mask)
                 else {
                     continue;
@@ -426,10 +563,23 @@ impl<'m> Cta<'m> {
             }
             FindingKind::InactiveLane => "a warp-synchronous instruction waits for lanes that never come to it",
             FindingKind::DivergentAligned => "an .aligned instruction is reached by some lanes of a warp only",
+            _ if waits.iter().any(|(n, _)| warps[*n].polls > 0) => {
+                "no warp can go on, and what is polled for never comes from this or any other CTA"
+            }
             _ => "no warp can go on",
         };
         let message = format!("{text}: {}", lines.join("; "));
         self.report(kind, &warps[n], g.pc, other.map(|o| o.1.pc), g.mask, true, |_| (message, None));
+    }
+}
+
+/// The later of two clocks, warp by warp; an empty one is nobody's.
+fn join(mine: &mut Vec<u32>, theirs: &[u32]) {
+    if mine.len() < theirs.len() {
+        mine.resize(theirs.len(), 0);
+    }
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        *mine = (*mine).max(*theirs);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::api::{FindingKind, Place};
+use crate::api::{FindingKind, Place, Severity};
 use crate::code::Pc;
 
 /// Distinct findings kept of a launch, and of each CTA.
@@ -13,6 +13,7 @@ pub const MAX_FINDINGS: usize = 64;
 #[derive(Debug, Clone)]
 pub struct RawFinding {
     pub kind: FindingKind,
+    pub severity: Severity,
     pub key: Key,
     pub pc: Pc,
     pub other: Option<Pc>,
@@ -24,8 +25,8 @@ pub struct RawFinding {
     pub count: u64,
 }
 
-/// What tells two findings apart: the kind and both source lines (see [`crate::code::Code::lines`]).
-pub type Key = (FindingKind, u32, Option<u32>);
+/// What tells two findings apart: the kind, the severity and both source lines (see [`crate::code::Code::lines`]).
+pub type Key = (FindingKind, Severity, u32, Option<u32>);
 
 /// Findings in the order in which they were met.
 #[derive(Debug, Default)]

@@ -1,24 +1,26 @@
 //! A launch from its checks to its outcome: lays out memory, runs CTAs on all cores, puts findings in order.
 //!
-//! CTAs are handed out in order, each runs on one host thread. A CTA with a fault stops those after it, and only findings of
+//! CTAs are handed out in order, or in another that the schedule's seed gives, each runs on one host thread (`worker`). A CTA with a fault stops those after it, and only findings of
 //! CTAs up to the first faulty one are kept: so the outcome does not depend on the number of threads, save for the rounding of
 //! floating-point atomics on global memory and for kernels whose CTAs talk to each other.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 use warpsmith_ptx::ast::Space;
 
 use crate::api::{Arg, Counters, End, Finding, Launch, Options, Outcome};
-use crate::code::{Code, Op, RowId, RowInit};
-use crate::cta::{Cta, Fault, MAX_PRINTED};
+use crate::code::{AtomOp, AtomTy, Code, Op, RowId, RowInit};
+use crate::cta::{Fault, MAX_PRINTED};
 use crate::decode::{InitTarget, param_layout_of};
 use crate::exec::{FUNCTION_HANDLES, MAX_ROWS};
 use crate::findings::{Findings, MAX_FINDINGS};
+use crate::global::GlobalShadow;
 use crate::local::MAX_LOCAL;
 use crate::machine::{Fill, Machine, SharedRange};
 use crate::memory::{Buffer, Memory, address_of};
 use crate::program::{EntryInfo, Program, SharedLayout};
+use crate::worker::work;
 
 /// Threads of a block, as on all GPUs so far.
 const MAX_THREADS: u64 = 1024;
@@ -232,11 +234,11 @@ fn fill(init: &RowInit, addresses: &[u64], params: &[u8], param_address: u64) ->
 
 /// What a worker hands over.
 #[derive(Default)]
-struct Collected {
-    /// By CTA: findings, fault, printed text.
-    ctas: Vec<(u64, Findings, Option<Fault>, String)>,
-    counts: Vec<u64>,
-    lane_instructions: u64,
+pub(crate) struct Collected {
+    /// By the order in which CTAs were started: findings, fault, printed text.
+    pub ctas: Vec<(u64, Findings, Option<Fault>, String)>,
+    pub counts: Vec<u64>,
+    pub lane_instructions: u64,
 }
 
 fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p: Prepared) -> Outcome {
@@ -253,6 +255,8 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
         })
         .collect();
     shared.sort_by_key(|s| s.offset);
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let workers = if options.threads == 0 { cores } else { options.threads }.min(ctas as usize).max(1);
     let buffers: &[Buffer] = &memory.buffers;
     let machine = Machine {
         code: program.code(),
@@ -268,9 +272,11 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
         budget: AtomicU64::new(options.max_instructions),
         stop_at: AtomicU64::new(u64::MAX),
         grid_id: 1,
+        progress: AtomicU64::new(0),
+        working: AtomicU64::new(workers as u64),
+        starving: AtomicU64::new(0),
+        global: GlobalShadow::new(buffers.len()),
     };
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let workers = if options.threads == 0 { cores } else { options.threads }.min(ctas as usize).max(1);
     let next = AtomicU64::new(0);
     let all = Mutex::new(Collected { counts: vec![0; machine.code.instrs.len()], ..Collected::default() });
     if workers == 1 {
@@ -284,34 +290,6 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
     }
     let all = all.into_inner().unwrap_or_else(|e| e.into_inner());
     finish(program, &machine, all)
-}
-
-fn work(machine: &Machine, ctas: u64, next: &AtomicU64, all: &Mutex<Collected>) {
-    let mut cta = Cta::new(machine);
-    let mut warps = Vec::new();
-    let mut mine = Vec::new();
-    loop {
-        let n = next.fetch_add(1, Relaxed);
-        if n >= ctas || n > machine.stop_at.load(Relaxed) {
-            break;
-        }
-        cta.run(n, &mut warps);
-        let fault = cta.fault.take();
-        if matches!(fault, Some(Fault::Finding | Fault::Limit | Fault::Unsupported { .. })) {
-            machine.stop_at.fetch_min(n, Relaxed);
-        }
-        let findings = std::mem::take(&mut cta.findings);
-        let printed = std::mem::take(&mut cta.printed);
-        if fault.is_some() || !findings.list.is_empty() || !printed.is_empty() {
-            mine.push((n, findings, fault, printed));
-        }
-    }
-    let mut all = all.lock().unwrap_or_else(|e| e.into_inner());
-    all.ctas.append(&mut mine);
-    for (sum, n) in all.counts.iter_mut().zip(&cta.counts) {
-        *sum += n;
-    }
-    all.lane_instructions += cta.lane_instructions;
 }
 
 fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
@@ -342,6 +320,7 @@ fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
     let counters = count(program, machine, &all.counts, all.lane_instructions);
     let list = findings.list.into_iter().take(MAX_FINDINGS).map(|f| Finding {
         kind: f.kind,
+        severity: f.severity,
         message: f.message,
         site: code.sites[f.pc as usize].clone(),
         other: f.other.and_then(|pc| code.sites.get(pc as usize).cloned()),
@@ -373,6 +352,14 @@ fn count(program: &Program, machine: &Machine, counts: &[u64], lane_instructions
             let mnemonic = &code.mnemonics[usize::from(code.mnemonic_of[pc])];
             *c.by_mnemonic.entry(mnemonic.clone()).or_default() += n;
             *c.by_opcode.entry(code.sites[pc].opcode.clone()).or_default() += n;
+            if i.op == Op::Atom {
+                let op = &code.sides.atoms[i.side as usize];
+                let float = matches!(
+                    op.ty,
+                    AtomTy::F16 | AtomTy::Bf16 | AtomTy::F16x2 | AtomTy::Bf16x2 | AtomTy::F32 | AtomTy::F64
+                );
+                c.float_atomics += if float && op.op == AtomOp::Add { n } else { 0 };
+            }
             if i.op == Op::Mma {
                 c.tensor_ops += n;
             }

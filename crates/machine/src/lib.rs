@@ -3,7 +3,7 @@
 //! ```text
 //! ptx::parse -> decode (Code, dense) -> launch -> cta (warps in turns) -> exec (families of instructions)
 //!                                                  |                        |
-//!                                               shared (races)   memory (buffers), local, registers (undefined values)
+//!                                               shared, global (races)   memory (buffers), local, registers (undefined values)
 //! ```
 //!
 //! It knows PTX only: no tasks, no tolerances, no candidates. It has no clock: times come from GPUs.
@@ -15,16 +15,22 @@ mod cta;
 mod decode;
 mod exec;
 mod findings;
+mod global;
 mod launch;
 mod local;
 mod machine;
 mod memory;
 mod program;
 mod registers;
+mod schedules;
 mod shared;
 mod warp;
+mod worker;
 
-pub use api::{Arg, AsyncCopies, BufferId, Counters, End, Finding, FindingKind, Launch, Options, Outcome, Place, Site};
+pub use api::{
+    Arg, AsyncCopies, BufferId, Counters, End, Finding, FindingKind, Launch, Options, Outcome, Place, Severity, Site,
+};
 pub use launch::launch;
 pub use memory::{Contents, Memory, address_of};
 pub use program::{EntryInfo, LoadError, ParamInfo, Program};
+pub use schedules::{Explored, Step, explore};

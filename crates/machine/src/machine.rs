@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::api::{Launch, Options, Place};
 use crate::code::{Code, RowId, Special};
+use crate::global::GlobalShadow;
 use crate::memory::Buffer;
 
 /// A row's contents at the start of a frame, with addresses resolved for this launch.
@@ -43,6 +44,12 @@ pub struct Machine<'a> {
     /// CTAs from this number on need not run any more.
     pub stop_at: AtomicU64,
     pub grid_id: u32,
+    /// Counts whatever may let a polling CTA go on.
+    pub progress: AtomicU64,
+    /// Host threads that still run CTAs, and those of them whose CTAs all poll in vain.
+    pub working: AtomicU64,
+    pub starving: AtomicU64,
+    pub global: GlobalShadow,
 }
 
 impl Machine<'_> {
@@ -59,6 +66,12 @@ impl Machine<'_> {
     /// Gives back what was not used.
     pub fn return_budget(&self, n: u64) {
         self.budget.fetch_add(n, Relaxed);
+    }
+
+    /// A CTA's coordinates.
+    pub fn cta_index(&self, linear: u64) -> [u32; 3] {
+        let (x, y) = (u64::from(self.launch.grid[0]), u64::from(self.launch.grid[1]));
+        [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]
     }
 
     /// A place in shared memory by name.

@@ -3,7 +3,7 @@
 //! A slot is 64 GiB wide and the buffer lies in its middle, so that an access beyond a buffer by any plausible index
 //! still names the buffer that was missed. Threads of the host share buffers; all accesses are relaxed atomic ones, so
 //! that a kernel with a race reads old or new bytes, as on hardware, and nothing is undefined here.
-//! It knows nothing about tensors or tasks. Limits: a buffer has at most 16 GiB; global races are not looked for.
+//! It knows nothing about tensors or tasks. Races are looked for elsewhere (`global`). Limits: a buffer has at most 16 GiB.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -128,6 +128,12 @@ impl Bytes {
         unsafe { AtomicU64::from_ptr(self.ptr().add(at).cast()) }
     }
 
+    /// Where two of one length differ first.
+    pub fn first_difference(&self, other: &Bytes) -> Option<usize> {
+        let word = self.words.iter().zip(&other.words).position(|(a, b)| a.load(Relaxed) != b.load(Relaxed))?;
+        (8 * word..self.len.min(8 * word + 8)).find(|&at| self.load8(at) != other.load8(at))
+    }
+
     fn to_vec(&self) -> Vec<u8> {
         let mut v: Vec<u8> = self.words.iter().flat_map(|w| w.load(Relaxed).to_ne_bytes()).collect();
         v.truncate(self.len);
@@ -141,8 +147,14 @@ impl Bytes {
     }
 }
 
+impl Clone for Bytes {
+    fn clone(&self) -> Bytes {
+        Bytes { words: self.words.iter().map(|w| AtomicU64::new(w.load(Relaxed))).collect(), len: self.len }
+    }
+}
+
 /// One allocation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Buffer {
     pub name: String,
     /// `global`, `const` or `param`, as findings name it.
@@ -156,7 +168,7 @@ pub struct Buffer {
 }
 
 /// Buffers of a session; modules' own variables too.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Memory {
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) modules: HashMap<u64, Vec<Option<u32>>>,

@@ -85,6 +85,13 @@ impl Program {
         self.entries.iter().find(|e| e.name == name)
     }
 
+    /// The PTX line of an entry's first instruction.
+    pub(crate) fn entry_line(&self, name: &str) -> u32 {
+        let code = self.code();
+        let start = self.function_index(name).map(|f| code.functions[f].start as usize);
+        start.and_then(|pc| code.sites.get(pc)).map_or(0, |s| s.ptx_line)
+    }
+
     pub(crate) fn variables(&self) -> &[ModuleVariable] {
         &self.decoded.variables
     }

@@ -3,11 +3,14 @@
 //! Races are found with vector clocks. A warp's own clock is the number of its current interval (it advances at each
 //! release: a barrier arrival, an atomic); `clock[u]` is the last interval of warp u that it knows to be over. An access
 //! of warp u is ordered before one of warp w if its interval is at most w's clock for u. For each word and warp the last
-//! read and the last write are kept, with a mask of the word's bytes, so that neighbouring bytes are no conflict. The lanes
-//! of one warp are taken as ordered; two lanes that write different values to a byte in one instruction are not.
-//! Source: FastTrack (Flanagan and Freund, PLDI 2009), with full vectors instead of epochs; HiRace (arXiv 2401.04701).
-//! Limits: missing `__syncwarp` between lanes of a warp is not found; atomics and strong accesses order more than they
-//! need to.
+//! read and the last write are kept, with a mask of the word's bytes, so that neighbouring bytes are no conflict.
+//! Lanes of one warp are ordered by what begins a new interval (`bar.warp.sync` too), else they race, for since Volta they may
+//! run apart: an entry keeps its lane, or that there were several. A matrix instruction waits for all lanes before it begins,
+//! so that hardware orders it with what stands before, though PTX promises no order of memory: that is a note.
+//! Source: FastTrack (Flanagan and Freund, PLDI 2009), with full vectors instead of epochs; HiRace (arXiv 2401.04701); PTX ISA
+//! 9.0, "bar.warp.sync" (orders memory) and "shfl.sync" (does not).
+//! Limits: which of several lanes touched which byte of a word is not kept, so such words are in doubt silent; atomics and
+//! strong accesses order more than they need to.
 
 use std::collections::HashMap;
 
@@ -17,6 +20,17 @@ use crate::memory::{DEFINED, IN_FLIGHT};
 const STAMP_SHIFT: u32 = 37;
 const ATOMIC: u64 = 1 << 36;
 const BYTES_SHIFT: u32 = 32;
+const BYTES: u64 = 15 << BYTES_SHIFT;
+/// By a matrix instruction, which all lanes of the warp execute together.
+const WIDE: u64 = 1 << 31;
+/// Several lanes, and not each of them all bytes.
+const PARTIAL: u64 = 1 << 30;
+/// Several lanes; else the lane is in the bits of [`LANE`].
+const SEVERAL: u64 = 1 << 29;
+const LANE_SHIFT: u32 = 24;
+const LANE: u64 = 31 << LANE_SHIFT;
+/// Programs of more instructions are not loaded: their text would be over the limit.
+const PC: u64 = (1 << 24) - 1;
 /// Beyond this stamp the planes are cleared before the next CTA.
 const STAMP_RESET: u32 = 1 << 25;
 
@@ -27,6 +41,44 @@ pub struct Accessor<'a> {
     pub clock: &'a [u32],
     pub pc: Pc,
     pub atomic: bool,
+    pub lanes: Lanes,
+}
+
+/// Which lanes of a warp access which words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lanes {
+    One(u32),
+    /// Lane l from `start + l * span` on.
+    Row {
+        start: usize,
+        span: usize,
+    },
+    /// Several lanes the same bytes.
+    Same,
+    /// A matrix instruction.
+    Wide,
+}
+
+impl Lanes {
+    /// Those of a group at one place.
+    #[inline(always)]
+    pub fn together(mask: u32) -> Lanes {
+        if mask.count_ones() == 1 { Lanes::One(mask.trailing_zeros()) } else { Lanes::Same }
+    }
+
+    /// An entry's bits for a word.
+    #[inline(always)]
+    fn tag(self, word: usize) -> u64 {
+        match self {
+            Lanes::One(l) => u64::from(l) << LANE_SHIFT,
+            Lanes::Row { start, span } if span >= 4 => {
+                (((4 * word).saturating_sub(start) / span) as u64 & 31) << LANE_SHIFT
+            }
+            Lanes::Row { .. } => SEVERAL | PARTIAL,
+            Lanes::Same => SEVERAL,
+            Lanes::Wide => SEVERAL | WIDE,
+        }
+    }
 }
 
 /// The access that a new one is not ordered with.
@@ -37,6 +89,10 @@ pub struct Conflict {
     pub write: bool,
     /// First byte in question.
     pub at: usize,
+    /// Its lane, where it is known; for an access of the same warp.
+    pub lane: Option<u32>,
+    /// Both lanes came together in a matrix instruction: ordered on hardware, not by PTX's memory model.
+    pub converged: bool,
 }
 
 /// Last accesses of each warp to each word.
@@ -112,34 +168,106 @@ impl Planes {
 
     /// Records whole words of 32 lanes.
     #[inline(always)]
-    fn record_lanes(&mut self, who: &Accessor, at: &[u32; 32], words: usize, first: usize, last: usize) {
+    fn record_lanes(&mut self, who: &Accessor, m: u32, at: &[u32; 32], words: usize, first: usize, last: usize) {
         let stamp = who.clock[who.warp];
         self.latest[who.warp] = stamp;
         self.recent[who.warp].add(stamp, first, last);
-        let entry = entry(who, stamp) | 15 << BYTES_SHIFT;
+        let entry = entry(who, stamp) | BYTES;
         let plane = &mut self.entries[who.warp][..];
-        for a in at {
-            for n in 0..words {
-                plane[*a as usize / 4 + n] = entry;
+        let rest = m.trailing_zeros();
+        for (l, a) in at.iter().enumerate() {
+            let a = *a as usize / 4;
+            let lane = if m >> l & 1 != 0 { l as u32 } else { rest };
+            let new = entry | u64::from(lane) << LANE_SHIFT;
+            // PERF: a lane's first word speaks for all of them; accesses of several words are seldom laid out otherwise.
+            let old = plane[a];
+            let new = if old >> STAMP_SHIFT == u64::from(stamp) && old != new { merge(old, new) } else { new };
+            for e in &mut plane[a..a + words] {
+                *e = new;
             }
         }
     }
 
+    /// No lane of this warp has touched, in this interval, what another one touches now.
+    #[inline(always)]
+    fn lanes_apart(&self, who: &Accessor, m: u32, at: &[u32; 32], span: usize, first: usize, last: usize) -> bool {
+        let stamp = who.clock[who.warp];
+        let s = self.recent[who.warp].spans[0];
+        if s.0 != stamp || s.1 as usize > last || first > s.2 as usize {
+            return true;
+        }
+        let plane = &self.entries[who.warp][..];
+        let mut close = false;
+        for (l, a) in at.iter().enumerate() {
+            for n in 0..span.div_ceil(4) {
+                let e = plane[*a as usize / 4 + n];
+                close |= e >> STAMP_SHIFT == u64::from(stamp) && e & (LANE | SEVERAL | WIDE) != lane_tag(m, l);
+            }
+        }
+        !close
+    }
+
     /// Records one or two bytes of a word for each of 32 lanes.
     #[inline(always)]
-    fn record_pieces(&mut self, who: &Accessor, at: &[u32; 32], bytes: usize, first: usize, last: usize) {
+    fn record_pieces(&mut self, who: &Accessor, m: u32, at: &[u32; 32], bytes: usize, first: usize, last: usize) {
         let stamp = who.clock[who.warp];
         self.latest[who.warp] = stamp;
         self.recent[who.warp].add(stamp, first, last);
         let base = entry(who, stamp);
         let piece = (1u64 << bytes) - 1;
         let plane = &mut self.entries[who.warp][..];
-        for a in at {
+        for (l, a) in at.iter().enumerate() {
             let e = &mut plane[*a as usize / 4];
-            let mask = piece << (a % 4) << BYTES_SHIFT;
-            // Accesses of one interval add up their bytes.
-            *e = if *e >> STAMP_SHIFT == u64::from(stamp) { *e & (base | !ATOMIC) | mask } else { base | mask };
+            *e = merge(*e, base | piece << (a % 4) << BYTES_SHIFT | lane_tag(m, l));
         }
+    }
+
+    /// An access of this warp's own interval by another lane.
+    #[inline(always)]
+    fn own_conflict(
+        &self,
+        who: &Accessor,
+        first: usize,
+        masks: impl Fn(usize) -> u64,
+        words: usize,
+        write: bool,
+    ) -> Option<Conflict> {
+        let stamp = who.clock[who.warp];
+        let s = self.recent[who.warp].spans[0];
+        if s.0 != stamp || s.1 as usize >= first + words || first > s.2 as usize {
+            return None;
+        }
+        for (n, entry) in self.entries[who.warp][first..first + words].iter().enumerate() {
+            let (mask, tag) = (masks(n), who.lanes.tag(first + n));
+            if entry >> STAMP_SHIFT == u64::from(stamp)
+                && entry >> BYTES_SHIFT & mask & 15 != 0
+                && !(who.atomic && entry & ATOMIC != 0)
+                && other_lane(*entry, tag, mask, write)
+            {
+                return Some(Conflict {
+                    warp: who.warp,
+                    pc: (entry & PC) as Pc,
+                    write,
+                    at: (first + n) * 4,
+                    lane: (entry & SEVERAL == 0).then_some((entry >> LANE_SHIFT & 31) as u32),
+                    converged: tag & WIDE != 0 || entry & WIDE != 0 && !write,
+                });
+            }
+        }
+        None
+    }
+
+    /// An access that a new one is not ordered with: another warp's, or another lane's. `write` says what this plane holds.
+    #[inline(always)]
+    fn find(
+        &self,
+        who: &Accessor,
+        first: usize,
+        masks: impl Fn(usize) -> u64 + Copy,
+        words: usize,
+        write: bool,
+    ) -> Option<Conflict> {
+        self.conflict(who, first, masks, words, write).or_else(|| self.own_conflict(who, first, masks, words, write))
     }
 
     #[inline(always)]
@@ -149,7 +277,8 @@ impl Planes {
         first: usize,
         masks: impl Fn(usize) -> u64,
         words: usize,
-    ) -> Option<(usize, usize, Pc)> {
+        write: bool,
+    ) -> Option<Conflict> {
         for (u, plane) in self.entries.iter().enumerate() {
             if u == who.warp
                 || self.latest[u] <= who.clock[u]
@@ -163,7 +292,8 @@ impl Planes {
                     && entry >> BYTES_SHIFT & masks(n) & 15 != 0
                     && !(who.atomic && entry & ATOMIC != 0)
                 {
-                    return Some((u, first + n, *entry as Pc));
+                    let pc = (entry & PC) as Pc;
+                    return Some(Conflict { warp: u, pc, write, at: (first + n) * 4, lane: None, converged: false });
                 }
             }
         }
@@ -171,26 +301,68 @@ impl Planes {
     }
 
     #[inline(always)]
-    fn record(&mut self, who: &Accessor, first: usize, masks: impl Fn(usize) -> u64, words: usize) {
+    fn record(
+        &mut self,
+        who: &Accessor,
+        first: usize,
+        masks: impl Fn(usize) -> u64,
+        words: usize,
+        words_are_whole: bool,
+    ) {
         let stamp = who.clock[who.warp];
         self.latest[who.warp] = stamp;
         self.recent[who.warp].add(stamp, first, first + words - 1);
         let base = entry(who, stamp);
+        if words_are_whole && matches!(who.lanes, Lanes::Same | Lanes::Wide) {
+            // PERF: whole words by several lanes: nothing that an older entry says adds to that.
+            let entry = base | BYTES | who.lanes.tag(first);
+            self.entries[who.warp][first..first + words].fill(entry);
+            return;
+        }
         for (n, entry) in self.entries[who.warp][first..first + words].iter_mut().enumerate() {
-            let mask = masks(n);
-            *entry = if mask == 15 || *entry >> STAMP_SHIFT != u64::from(stamp) {
-                base | mask << BYTES_SHIFT
-            } else {
-                // Several accesses of one interval: their bytes add up; plain beats atomic.
-                (base & (*entry | !ATOMIC)) | (*entry >> BYTES_SHIFT & 15 | mask) << BYTES_SHIFT
-            };
+            *entry = merge(*entry, base | masks(n) << BYTES_SHIFT | who.lanes.tag(first + n));
         }
     }
 }
 
 #[inline(always)]
 fn entry(who: &Accessor, stamp: u32) -> u64 {
-    u64::from(stamp) << STAMP_SHIFT | u64::from(who.pc) | if who.atomic { ATOMIC } else { 0 }
+    u64::from(stamp) << STAMP_SHIFT | u64::from(who.pc) & PC | if who.atomic { ATOMIC } else { 0 }
+}
+
+/// The lane's bits; lanes that do not take part stand where the first active one does.
+#[inline(always)]
+fn lane_tag(m: u32, l: usize) -> u64 {
+    let lane = if m >> l & 1 != 0 { l as u32 } else { m.trailing_zeros() };
+    u64::from(lane) << LANE_SHIFT
+}
+
+/// A word's entry after one more access. Those of one interval add up their bytes and lanes; plain beats atomic.
+#[inline(always)]
+fn merge(old: u64, new: u64) -> u64 {
+    if old >> STAMP_SHIFT != new >> STAMP_SHIFT {
+        return new;
+    }
+    let several = (old ^ new) & (LANE | SEVERAL) != 0;
+    let partial = several && old & new & BYTES != BYTES;
+    let flags = if several { SEVERAL } else { 0 } | if partial { PARTIAL } else { 0 };
+    (new & (old | !ATOMIC)) | old & (BYTES | SEVERAL | PARTIAL) | flags
+}
+
+/// Whether an entry of the same interval is surely, in part at least, another lane's.
+#[inline(always)]
+fn other_lane(entry: u64, tag: u64, mask: u64, write: bool) -> bool {
+    if (entry | tag) & WIDE != 0 {
+        // Two matrix instructions: a tile that is read, changed and written back in fragments has each lane at its own places.
+        return entry & tag & WIDE == 0;
+    }
+    match (entry & SEVERAL != 0, tag & SEVERAL != 0) {
+        (false, false) => (entry ^ tag) & LANE != 0,
+        // Of several lanes one at least is not the entry's.
+        (false, true) => mask == 15 || entry & BYTES == BYTES,
+        // Several lanes that wrote one word have written the same value, or were reported then.
+        (true, _) => !write && entry & PARTIAL == 0,
+    }
 }
 
 /// Shared memory of the CTA that runs now.
@@ -234,6 +406,11 @@ impl Shared {
     /// Bytes of the CTA's shared memory.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether the warp has accessed anything in its current interval.
+    pub fn used(&self, warp: usize, stamp: u32) -> bool {
+        self.reads.latest[warp] == stamp || self.writes.latest[warp] == stamp
     }
 
     /// Reads 1, 2, 4 or 8 bytes; the caller has checked bounds and alignment.
@@ -344,30 +521,34 @@ impl Shared {
 
     /// A read of whole words by all lanes when no other warp has written anything new; false: look at each lane.
     #[inline(always)]
-    pub fn read_lanes(&mut self, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
+    pub fn read_lanes(&mut self, m: u32, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
         let (first, last) = words_of(at, span);
-        if !self.writes.quiet(who, first, last) {
+        if !self.writes.quiet(who, first, last) || !self.writes.lanes_apart(who, m, at, span, first, last) {
             return false;
         }
         if span >= 4 {
-            self.reads.record_lanes(who, at, span / 4, first, last);
+            self.reads.record_lanes(who, m, at, span / 4, first, last);
         } else {
-            self.reads.record_pieces(who, at, span, first, last);
+            self.reads.record_pieces(who, m, at, span, first, last);
         }
         true
     }
 
     /// The same for a write.
     #[inline(always)]
-    pub fn write_lanes(&mut self, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
+    pub fn write_lanes(&mut self, m: u32, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
         let (first, last) = words_of(at, span);
-        if !self.writes.quiet(who, first, last) || !self.reads.quiet(who, first, last) {
+        if !self.writes.quiet(who, first, last)
+            || !self.reads.quiet(who, first, last)
+            || !self.writes.lanes_apart(who, m, at, span, first, last)
+            || !self.reads.lanes_apart(who, m, at, span, first, last)
+        {
             return false;
         }
         if span >= 4 {
-            self.writes.record_lanes(who, at, span / 4, first, last);
+            self.writes.record_lanes(who, m, at, span / 4, first, last);
         } else {
-            self.writes.record_pieces(who, at, span, first, last);
+            self.writes.record_pieces(who, m, at, span, first, last);
         }
         true
     }
@@ -378,15 +559,15 @@ impl Shared {
         let (first, words) = (at / 4, (at + len).div_ceil(4) - at / 4);
         let masks = |n| byte_mask(at, len, first + n);
         let found = if at.is_multiple_of(4) && len.is_multiple_of(4) {
-            let found = self.writes.conflict(who, first, |_| 15, words);
-            self.reads.record(who, first, |_| 15, words);
+            let found = self.writes.find(who, first, |_| 15, words, true);
+            self.reads.record(who, first, |_| 15, words, true);
             found
         } else {
-            let found = self.writes.conflict(who, first, masks, words);
-            self.reads.record(who, first, masks, words);
+            let found = self.writes.find(who, first, masks, words, true);
+            self.reads.record(who, first, masks, words, false);
             found
         };
-        found.map(|(warp, word, pc)| Conflict { warp, pc, write: true, at: word * 4 })
+        found
     }
 
     /// A write: conflicts with reads and writes of other warps.
@@ -394,15 +575,20 @@ impl Shared {
     pub fn write(&mut self, at: usize, len: usize, who: &Accessor) -> Option<Conflict> {
         let found = self.check_write(at, len, who);
         let (first, words) = (at / 4, (at + len).div_ceil(4) - at / 4);
-        self.writes.record(who, first, |n| byte_mask(at, len, first + n), words);
+        self.writes.record(
+            who,
+            first,
+            |n| byte_mask(at, len, first + n),
+            words,
+            at.is_multiple_of(4) && len.is_multiple_of(4),
+        );
         found
     }
 
     /// Reads of other warps that a write would conflict with, without recording it.
     pub fn check_reads(&self, at: usize, len: usize, who: &Accessor) -> Option<Conflict> {
         let (first, words) = (at / 4, (at + len).div_ceil(4) - at / 4);
-        let found = self.reads.conflict(who, first, |n| byte_mask(at, len, first + n), words);
-        found.map(|(warp, word, pc)| Conflict { warp, pc, write: false, at: word * 4 })
+        self.reads.find(who, first, |n| byte_mask(at, len, first + n), words, false)
     }
 
     /// What a write would conflict with, without recording it.
@@ -410,9 +596,8 @@ impl Shared {
     pub fn check_write(&self, at: usize, len: usize, who: &Accessor) -> Option<Conflict> {
         let (first, words) = (at / 4, (at + len).div_ceil(4) - at / 4);
         let masks = |n| byte_mask(at, len, first + n);
-        let write = self.writes.conflict(who, first, masks, words).map(|f| (f, true));
-        let found = write.or_else(|| self.reads.conflict(who, first, masks, words).map(|f| (f, false)));
-        found.map(|((warp, word, pc), write)| Conflict { warp, pc, write, at: word * 4 })
+        let write = self.writes.find(who, first, masks, words, true);
+        write.or_else(|| self.reads.find(who, first, masks, words, false))
     }
 }
 
@@ -440,7 +625,7 @@ mod tests {
     use super::*;
 
     fn who(warp: usize, clock: &[u32], pc: Pc) -> Accessor<'_> {
-        Accessor { warp, clock, pc, atomic: false }
+        Accessor { warp, clock, pc, atomic: false, lanes: Lanes::One(0) }
     }
 
     #[test]
@@ -452,12 +637,13 @@ mod tests {
         assert_eq!(s.write(0, 4, &who(0, &w0, 10)), None);
         assert_eq!(s.read(0, 4, &who(0, &w0, 11)), None, "a warp does not race with itself");
         let found = s.read(0, 4, &who(1, &w1, 12));
-        assert_eq!(found, Some(Conflict { warp: 0, pc: 10, write: true, at: 0 }));
+        let conflict = |warp, pc, write| Some(Conflict { warp, pc, write, at: 0, lane: None, converged: false });
+        assert_eq!(found, conflict(0, 10, true));
         // After a barrier warp 1 knows that warp 0's interval 1 is over.
         assert_eq!(s.read(0, 4, &who(1, &[1, 2], 13)), None);
         // A write by warp 0 in interval 3 without a barrier since: conflicts with that read.
         let found = s.write(0, 4, &who(0, &[3, 1], 14));
-        assert_eq!(found, Some(Conflict { warp: 1, pc: 13, write: false, at: 0 }));
+        assert_eq!(found, conflict(1, 13, false));
     }
 
     #[test]
@@ -476,10 +662,38 @@ mod tests {
     fn atomics_do_not_race_with_each_other_but_with_plain_accesses() {
         let mut s = Shared::default();
         s.reset(64, 2);
-        let atomic = |warp, clock, pc| Accessor { warp, clock, pc, atomic: true };
+        let atomic = |warp, clock, pc| Accessor { warp, clock, pc, atomic: true, lanes: Lanes::One(0) };
         assert_eq!(s.write(8, 4, &atomic(0, &[1, 0], 1)), None);
         assert_eq!(s.write(8, 4, &atomic(1, &[0, 1], 2)), None);
         assert!(s.read(8, 4, &who(1, &[0, 1], 3)).is_some());
+    }
+
+    #[test]
+    fn lanes_of_one_interval_race_unless_it_is_one_lane() {
+        let lane = |l, pc| Accessor { lanes: Lanes::One(l), ..who(0, &[1], pc) };
+        let mut s = Shared::default();
+        s.reset(256, 1);
+        assert_eq!(s.write(0, 4, &lane(3, 1)), None);
+        assert_eq!(s.read(0, 4, &lane(3, 2)), None, "its own value");
+        let found = s.read(0, 4, &lane(4, 2)).expect("another lane's");
+        assert_eq!((found.warp, found.pc, found.lane, found.converged), (0, 1, Some(3), false));
+        assert_eq!(s.read(0, 4, &Accessor { clock: &[2], ..lane(4, 2) }), None, "a new interval");
+        // Lanes in a row write their words, then each reads its neighbour's.
+        let row = Accessor { lanes: Lanes::Row { start: 128, span: 4 }, ..who(0, &[3], 5) };
+        assert_eq!(s.write(128, 128, &row), None);
+        assert_eq!(s.read(128, 128, &row), None);
+        assert_eq!(s.read(132, 4, &Accessor { clock: &[3], ..lane(0, 6) }).map(|c| c.lane), Some(Some(1)));
+        // Halves of a word by two lanes are in doubt; a word that all lanes read is written by one of them.
+        let at = |l, pc| Accessor { clock: &[9], ..lane(l, pc) };
+        assert_eq!(
+            (s.write(64, 2, &at(0, 7)), s.write(66, 2, &at(1, 7)), s.read(64, 2, &at(0, 8))),
+            (None, None, None)
+        );
+        assert_eq!(s.read(32, 4, &Accessor { lanes: Lanes::Same, ..at(0, 8) }), None);
+        assert!(s.write(32, 4, &at(0, 9)).is_some());
+        // A matrix instruction has waited for the lanes.
+        assert_eq!(s.write(16, 4, &at(2, 1)), None);
+        assert_eq!(s.read(16, 16, &Accessor { lanes: Lanes::Wide, ..at(0, 2) }).map(|c| c.converged), Some(true));
     }
 
     #[test]

@@ -4,7 +4,10 @@
 //! the code, runs first: NVVM lays blocks out so that this brings lanes together again after a branch. A group that goes
 //! round and round while others could run steps back behind them, so that a lane may wait for another of its warp.
 
+use std::cell::Cell;
+
 use crate::code::Pc;
+use crate::cta::POLLS;
 use crate::local::Local;
 use crate::registers::Registers;
 
@@ -81,13 +84,19 @@ pub struct Warp {
     pub live: u32,
     /// What this warp knows of each warp's intervals; see `shared`.
     pub clock: Vec<u32>,
+    /// What of it is covered by fences of GPU scope: strong writes release it. Empty before the first.
+    pub fenced: Vec<u32>,
+    /// A plain write of global memory since this warp's own last fence.
+    pub plain_since_fence: Cell<bool>,
     pub copies: Vec<PendingCopy>,
     /// Committed copy groups by lane.
     pub committed: [u32; 32],
     /// Why it does not run now.
     pub pause: Pause,
-    /// Its turn ended with a wait that failed.
+    /// Its turn ended with a wait that failed, or it may be polling.
     pub yielded: bool,
+    /// Strong loads, atomics and sleeps in this turn.
+    pub polls: u32,
     /// The frame that runs.
     pub frame: usize,
 }
@@ -103,10 +112,13 @@ impl Warp {
             groups: Vec::new(),
             live: 0,
             clock: Vec::new(),
+            fenced: Vec::new(),
+            plain_since_fence: Cell::new(false),
             copies: Vec::new(),
             committed: [0; 32],
             pause: Pause::Turn,
             yielded: false,
+            polls: 0,
             frame: 0,
         }
     }
@@ -114,6 +126,12 @@ impl Warp {
     /// The local memory offset of the running frame.
     pub fn local_base(&self) -> u32 {
         self.frames[self.frame].local_base
+    }
+
+    /// One more strong load, atomic or sleep: after enough of them the turn is over.
+    pub fn poll(&mut self) {
+        self.polls += 1;
+        self.yielded |= self.polls >= POLLS;
     }
 
     /// Joins groups that have come to one place and picks the one to run.

@@ -183,6 +183,68 @@ fn shared_races() {
 }
 
 #[test]
+fn lanes_of_a_warp_race_too() {
+    let sync = "bar.warp.sync -1;\n";
+    // A lane reads what another has written, by words, by vectors, after a shuffle (which orders no memory).
+    let exchange = |sync: &str, load: &str| {
+        format!(
+            ".shared .align 16 .b8 s[512];\n{LANE_WORD}st.shared.u32 [%r3], %r0;\n{sync}xor.b32 %r4, %r1, 4;\nadd.u32 %r5, %r2, %r4;\n{load}\n{STORE}"
+        )
+    };
+    let one = "ld.shared.u32 %r63, [%r5];";
+    twins("shared_race", "ld.shared.u32", &exchange("", one), &exchange(sync, one), 32);
+    twins(
+        "shared_race",
+        "ld.shared.u32",
+        &exchange("shfl.sync.idx.b32 %r6, %r0, 0, 31, -1;\n", one),
+        &exchange(sync, one),
+        32,
+    );
+    let broadcast = "ld.shared.u32 %r63, [s+8];";
+    twins("shared_race", "ld.shared.u32", &exchange("", broadcast), &exchange(sync, broadcast), 32);
+    let own = "ld.shared.u32 %r63, [%r3];";
+    assert_eq!(run(&kernel(&exchange("", own)), &[0; 4], 128, 32).kinds(), Vec::<&str>::new(), "a lane's own word");
+    // The other way round: a lane overwrites what others may still read.
+    let overwrite = |sync: &str| {
+        format!(
+            ".shared .align 4 .b8 s[128];\n{LANE_WORD}st.shared.u32 [%r3], %r0;\n{sync}ld.shared.u32 %r63, [s+12];\n{}st.shared.u32 [%r3], 5;\n{STORE}",
+            if sync.is_empty() { "" } else { sync }
+        )
+    };
+    twins(
+        "shared_race",
+        "st.shared.u32",
+        &overwrite("").replace("ld.shared.u32 %r63, [s+12]", "bar.sync 0;\nld.shared.u32 %r63, [s+12]"),
+        &overwrite(sync),
+        32,
+    );
+    // Only some lanes take part; what the others would have done does not count.
+    let some = |limit: u32| {
+        format!(
+            ".shared .align 4 .b8 s[128];\n{LANE_WORD}mov.u32 %r63, 0;\nsetp.ne.u32 %p0, %r0, {limit};\n@%p0 bra OUT;\nst.shared.u32 [s+8], 3;\nld.shared.u32 %r63, [s+8];\nst.shared.u32 [s+8], 4;\nOUT:\n{STORE}"
+        )
+    };
+    assert_eq!(run(&kernel(&some(7)), &[0; 4], 128, 32).kinds(), Vec::<&str>::new());
+    // volatile accesses are no data race.
+    let volatile =
+        exchange("", one).replace("st.shared", "st.volatile.shared").replace("ld.shared", "ld.volatile.shared");
+    assert_eq!(run(&kernel(&volatile), &[0; 4], 128, 32).kinds(), Vec::<&str>::new());
+    // ldmatrix brings the lanes together: a note.
+    let matrix = |sync: &str| {
+        format!(
+            ".shared .align 16 .b8 s[128];\n{LANE_WORD}st.shared.u32 [%r3], %r0;\n{sync}and.b32 %r7, %r0, 7;\nmad.lo.u32 %r8, %r7, 16, %r2;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r63}}, [%r8];\n{STORE}"
+        )
+    };
+    let noted = run(&kernel(&matrix("")), &[0; 4], 128, 32);
+    assert_eq!((noted.kinds(), one_severity(&noted)), (vec!["shared_race"], warpsmith_machine::Severity::Note));
+    assert_eq!(run(&kernel(&matrix(sync)), &[0; 4], 128, 32).kinds(), Vec::<&str>::new());
+}
+
+fn one_severity(r: &common::Run) -> warpsmith_machine::Severity {
+    one(r).severity
+}
+
+#[test]
 fn copies_in_flight() {
     let copy = |wait: &str| {
         format!(

@@ -45,13 +45,13 @@ fn global_loads_of_all_widths() {
 #[test]
 fn shared_memory_of_all_kinds() {
     expect(
-        ".shared .align 8 .b8 s[256];\nmul.lo.u32 %r1, %r0, 8;\nmov.u32 %r2, s;\nadd.u32 %r3, %r2, %r1;\nst.shared.v2.u32 [%r3], {%r0, 7};\nxor.b32 %r4, %r1, 8;\n\
+        ".shared .align 8 .b8 s[256];\nmul.lo.u32 %r1, %r0, 8;\nmov.u32 %r2, s;\nadd.u32 %r3, %r2, %r1;\nst.shared.v2.u32 [%r3], {%r0, 7};\nbar.warp.sync -1;\nxor.b32 %r4, %r1, 8;\n\
          add.u32 %r5, %r2, %r4;\nld.shared.u32 %r63, [%r5];",
         |l| l ^ 1,
     );
     // Through a generic pointer, and bytes that neighbours write.
     expect(
-        ".shared .align 4 .b8 s[32];\nmov.u64 %rd2, s;\ncvta.shared.u64 %rd3, %rd2;\ncvt.u64.u32 %rd4, %r0;\nadd.u64 %rd5, %rd3, %rd4;\nst.u8 [%rd5], %r0;\n\
+        ".shared .align 4 .b8 s[32];\nmov.u64 %rd2, s;\ncvta.shared.u64 %rd3, %rd2;\ncvt.u64.u32 %rd4, %r0;\nadd.u64 %rd5, %rd3, %rd4;\nst.u8 [%rd5], %r0;\nbar.warp.sync -1;\n\
          and.b32 %r1, %r0, 28;\ncvt.u64.u32 %rd6, %r1;\nadd.u64 %rd7, %rd3, %rd6;\nld.u32 %r63, [%rd7];",
         |l| 0x0302_0100 + (l & 28) * 0x0101_0101,
     );

@@ -83,6 +83,7 @@ impl Backend for PtxMachine {
                 async_copies: if job.schedule.early_copies { AsyncCopies::Early } else { AsyncCopies::Late },
                 max_shared_bytes: job.target.shared_bytes_per_block,
                 threads: self.threads,
+                schedules: 0,
             };
             let outcome = launch(&program, &mut session.memory, &prepared, &options);
             left = left.saturating_sub(outcome.counters.warp_instructions);
@@ -265,7 +266,11 @@ fn finding(f: &Finding, step: &ResolvedLaunch, job: &Job) -> FindingRecord {
     if f.site.line.is_none() {
         message.push_str(&format!(" (PTX line {}, {})", f.site.ptx_line, f.site.opcode));
     }
-    let mut record = blank(Severity::Error, &word.replace('_', "-"), "correctness", message);
+    let severity = match f.severity {
+        warpsmith_machine::Severity::Error => Severity::Error,
+        warpsmith_machine::Severity::Note => Severity::Note,
+    };
+    let mut record = blank(severity, &word.replace('_', "-"), "correctness", message);
     record.file = f.site.file.clone();
     record.line = f.site.line;
     record.other_line = f.other.as_ref().and_then(|o| o.line);

@@ -38,7 +38,8 @@ impl Decoder<'_> {
             return Err("red.async".into());
         }
         let hint = cache_words(m);
-        for word in ["relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz"] {
+        let release = m.take("release") | m.take("acq_rel");
+        for word in ["relaxed", "acquire", "cta", "cluster", "gpu", "sys", "noftz"] {
             let _ = m.take(word);
         }
         let space = m
@@ -80,7 +81,8 @@ impl Decoder<'_> {
         let b = self.src(operand(i, first + 1)?, ty)?;
         let c = if op == AtomOp::Cas { self.src(operand(i, first + 2)?, ty)? } else { ZERO };
         let mut instr = Instr::new(Op::Atom);
-        instr.side = push(&mut self.sides.atoms, AtomicOp { area: area(space), address, op, ty: kind, d, b, c });
+        instr.side =
+            push(&mut self.sides.atoms, AtomicOp { area: area(space), address, op, ty: kind, release, d, b, c });
         Ok(instr)
     }
 }

@@ -168,7 +168,8 @@ impl Decoder<'_> {
         if m.words.iter().any(|w| w.starts_with("proxy") || w.starts_with("mbarrier")) {
             return Err("proxy fence".into());
         }
+        let gpu = m.words.iter().any(|w| matches!(*w, "gl" | "gpu" | "sys" | "cluster"));
         m.words.clear();
-        Ok(Instr::new(Op::Fence))
+        Ok(Instr { imm: i64::from(gpu), ..Instr::new(Op::Fence) })
     }
 }

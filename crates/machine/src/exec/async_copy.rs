@@ -7,12 +7,12 @@
 
 use crate::api::AsyncCopies;
 use crate::code::{Area, Instr, Pc};
-use crate::cta::Cta;
+use crate::cta::{Cta, Flight};
 use crate::exec::memory::{address_undefined, addresses, bad_access, classify, in_flight, race};
 use crate::exec::rare::lanes_of;
-use crate::exec::undefined;
+use crate::exec::{global_races, undefined};
 use crate::memory::{DEFINED, slot_of};
-use crate::shared::Accessor;
+use crate::shared::{Accessor, Lanes};
 use crate::warp::{PendingCopy, Warp};
 
 /// Starts the copies of the active lanes.
@@ -51,7 +51,7 @@ pub fn issue(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
             return;
         }
         let at = start as usize;
-        let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: false };
+        let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: false, lanes: Lanes::One(l as u32) };
         if let Some(c) = cta.shared.check_write(at, bytes, &who) {
             race(cta, w, pc, c, 1 << l, true);
         }
@@ -59,7 +59,10 @@ pub fn issue(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
             in_flight(cta, w, pc, at, bytes, 1 << l, true);
         }
         cta.shared.set_flight(at, bytes, true);
-        cta.flights.push((at, bytes, pc));
+        cta.flights.push(Flight { at, bytes, source: from[l], source_bytes: src as usize, pc });
+        if src > 0 {
+            read_source(cta, w, pc, from[l], src, l);
+        }
         let copy = PendingCopy {
             lane: l as u8,
             bytes: op.bytes as u8,
@@ -75,6 +78,19 @@ pub fn issue(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
             cta.shared.set_flight(at, bytes, true);
         }
         w.copies.push(copy);
+    }
+}
+
+/// The copy's reading side, for races through global memory.
+fn read_source(cta: &mut Cta, w: &Warp, pc: Pc, from: u64, bytes: u32, lane: usize) {
+    let machine = cta.m;
+    if let Some((slot, offset)) = slot_of(from)
+        && let Some(b) = machine.buffers.get(slot)
+    {
+        let at = [offset as usize; 32];
+        let span = bytes as usize;
+        let lanes = global_races::Lanes { slot, mask: 1 << lane, at: &at, span, range: Some(span) };
+        global_races::read(cta, w, pc, b, lanes, false);
     }
 }
 
@@ -145,11 +161,12 @@ fn finish(cta: &mut Cta, w: &mut Warp, done: impl Fn(&PendingCopy) -> bool) {
         if cta.m.options.async_copies == AsyncCopies::Late {
             transfer(cta, &c);
         }
-        if let Some(n) = cta.flights.iter().position(|f| *f == (at, bytes, c.pc)) {
+        if let Some(n) = cta.flights.iter().position(|f| f.at == at && f.bytes == bytes && f.pc == c.pc) {
             cta.flights.swap_remove(n);
         }
         // The write counts from the copy's own place, in the interval in which it was waited for.
-        let who = Accessor { warp: w.index, clock: &w.clock, pc: c.pc, atomic: false };
+        let who =
+            Accessor { warp: w.index, clock: &w.clock, pc: c.pc, atomic: false, lanes: Lanes::One(c.lane.into()) };
         if let Some(conflict) = cta.shared.write(at, bytes, &who) {
             race(cta, w, c.pc, conflict, 1 << c.lane, true);
         }

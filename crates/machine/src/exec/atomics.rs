@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::api::FindingKind;
 use crate::code::{Area, AtomOp, AtomTy, AtomicOp, Instr, Pc};
 use crate::cta::Cta;
+use crate::exec::global_races::{self, Lanes};
 use crate::exec::lane_float::{self, FloatOp};
 use crate::exec::memory::{address_undefined, addresses, areas, bad_access, in_flight, race, synchronise};
 use crate::exec::rare::lanes_of;
 use crate::exec::undefined;
 use crate::memory::{Buffer, DEFINED, slot_of};
-use crate::shared::Accessor;
+use crate::shared::{self, Accessor};
 use crate::warp::Warp;
 
 fn bytes_of(ty: AtomTy) -> usize {
@@ -87,6 +88,7 @@ pub fn atomic(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
     }
     let bytes = bytes_of(op.ty);
     let mut at = addresses(w, &op.address);
+    w.poll();
     let mut old = [0u64; 32];
     let mut poison = 0;
     for (area, mask) in areas(op.area, &mut at, m) {
@@ -139,7 +141,7 @@ fn in_shared(
     }
     synchronise(cta, w, at, true, false);
     let start = at as usize;
-    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: true };
+    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: true, lanes: shared::Lanes::One(l as u32) };
     if let Some(c) = cta.shared.write(start, bytes, &who) {
         race(cta, w, pc, c, 1 << l, true);
     }
@@ -150,6 +152,9 @@ fn in_shared(
     let old = cta.shared.load(start, bytes);
     let new = combine(op.op, op.ty, old, b, c);
     cta.shared.store(start, bytes, new);
+    if new != old {
+        cta.progressed();
+    }
     let defined = !undefined && (known || op.op == AtomOp::Exch);
     cta.shared.mark(start, bytes, if defined { DEFINED } else { 0 });
     if !known {
@@ -189,7 +194,17 @@ fn in_global(
         });
         return None;
     }
+    global_races::release(cta, w, at, op.release);
+    let place = [offset; 32];
+    let lanes = Lanes { slot, mask: 1 << l, at: &place, span: bytes, range: None };
+    global_races::write(cta, w, pc, buffer, lanes, true, |_| false);
     let old = update(buffer, offset, bytes, |old| combine(op.op, op.ty, old, b, c));
+    if combine(op.op, op.ty, old, b, c) != old {
+        cta.progressed();
+    }
+    if op.d.is_some() {
+        global_races::acquire(cta, w, at);
+    }
     let all = cut(bytes) & 0x0101_0101_0101_0101;
     let known = buffer.shadow.as_ref().is_none_or(|s| s.load(offset, bytes) == all);
     if let Some(s) = &buffer.shadow

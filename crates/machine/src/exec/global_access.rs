@@ -1,10 +1,11 @@
-//! `ld` and `st` of global, const and parameter memory: bounds, alignment, undefined bytes.
+//! `ld` and `st` of global, const and parameter memory: bounds, alignment, undefined bytes, races (`global_races`).
 //!
 //! Lanes that do not take part stand at the first active lane's address. Usually all lanes are in one buffer: one look-up then.
 
 use crate::api::FindingKind;
 use crate::code::{Area, MemOp, Pc, Width};
 use crate::cta::Cta;
+use crate::exec::global_races::{self, Lanes};
 use crate::exec::memory::{bad_access, fill, note_place, put, put_defined, put_undefined, undefined_bytes};
 use crate::exec::rare::lanes_of;
 use crate::exec::undefined;
@@ -13,29 +14,56 @@ use crate::warp::Warp;
 
 const ALL_DEFINED: u64 = 0x0101_0101_0101_0101;
 
-/// The buffer that holds all lanes' bytes, its slot, their offsets, and whether these are all the same.
+/// How the lanes' offsets lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Same,
+    /// All lanes active, one after the other.
+    Row,
+    Any,
+}
+
+impl Shape {
+    /// The bytes of the one range that all lanes touch.
+    #[inline(always)]
+    fn range(self, span: usize) -> Option<usize> {
+        match self {
+            Shape::Same => Some(span),
+            Shape::Row => Some(32 * span),
+            Shape::Any => None,
+        }
+    }
+}
+
+/// The buffer that holds all lanes' bytes, its slot, their offsets, and how these lie.
 #[inline(always)]
 fn one_buffer<'m>(
     buffers: &'m [Buffer],
     m: u32,
     at: &[u64; 32],
     span: u64,
-) -> Option<(&'m Buffer, usize, [usize; 32], bool)> {
+) -> Option<(&'m Buffer, usize, [usize; 32], Shape)> {
     let first = at[m.trailing_zeros() as usize & 31];
     let (slot, offset) = slot_of(first)?;
     let b = buffers.get(slot)?;
     let base = first.wrapping_sub(offset as u64);
     let mut t = [0usize; 32];
-    let (mut bad, mut differ) = (0u64, 0u64);
+    let (mut bad, mut differ, mut row) = (0u64, 0u64, 0u64);
     for l in 0..32 {
         let a = if m >> l & 1 != 0 { at[l] } else { first };
         let o = a.wrapping_sub(base);
         // An offset beyond the buffer, or before it: as a number without sign it is huge.
         bad |= u64::from(o > b.bytes) | u64::from(o.wrapping_add(span) > b.bytes) | o & (span - 1);
         differ |= a ^ first;
+        row |= a ^ first.wrapping_add(l as u64 * span);
         t[l] = o as usize;
     }
-    (bad == 0).then_some((b, slot, t, differ == 0))
+    let shape = match (differ == 0, row == 0 && m == u32::MAX) {
+        (true, _) => Shape::Same,
+        (_, true) => Shape::Row,
+        _ => Shape::Any,
+    };
+    (bad == 0).then_some((b, slot, t, shape))
 }
 
 /// The first lane that is outside every buffer or misaligned, reported.
@@ -65,10 +93,11 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
     let size = op.bytes as usize;
     let span = size * op.rows.len();
     let machine = cta.m;
-    let Some((b, slot, t, same)) = one_buffer(machine.buffers, m, at, span as u64) else {
+    let Some((b, slot, t, shape)) = one_buffer(machine.buffers, m, at, span as u64) else {
         scattered_load(cta, w, op, pc, m, at);
         return;
     };
+    let same = shape == Shape::Same;
     for e in 0..op.rows.len() {
         let step = e * size;
         if same {
@@ -82,6 +111,11 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
             _ => fill(w, op, e, m, |l| b.data.load64(t[l] + step)),
         }
     }
+    if op.strong {
+        acquire(cta, w, m, at);
+    }
+    let lanes = Lanes { slot, mask: m, at: &t, span, range: shape.range(span) };
+    global_races::read(cta, w, pc, b, lanes, op.strong);
     let mut bad = 0u64;
     if let Some(s) = &b.shadow {
         let all = if size == 8 { ALL_DEFINED } else { ALL_DEFINED & ((1 << (8 * size)) - 1) };
@@ -143,6 +177,12 @@ fn scattered_load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &
             report_bad(cta, w, pc, m, at, span, false);
             return;
         };
+        if op.strong {
+            global_races::acquire(cta, w, at[l]);
+        }
+        let place = [offset; 32];
+        let lanes = Lanes { slot, mask: 1 << l, at: &place, span: span as usize, range: None };
+        global_races::read(cta, w, pc, b, lanes, op.strong);
         for (e, v) in values.iter_mut().enumerate() {
             v[l] = b.data.load(offset + e * size, size);
             bits[e][l] = b.shadow.as_ref().map_or(0, |s| undefined_bits(s, offset + e * size, size));
@@ -157,16 +197,69 @@ fn scattered_load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &
     put_undefined(w, op, m, pc, |e, l| bits[e][l]);
 }
 
+/// A strong load has been made: once for each address.
+#[cold]
+#[inline(never)]
+fn acquire(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32]) {
+    w.poll();
+    let mut last = None;
+    for l in lanes_of(m) {
+        if last != Some(at[l]) {
+            global_races::acquire(cta, w, at[l]);
+            last = Some(at[l]);
+        }
+    }
+}
+
+/// A strong store is about to be made.
+#[cold]
+#[inline(never)]
+fn release(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32], release: bool) {
+    cta.progressed();
+    let mut last = None;
+    for l in lanes_of(m) {
+        if last != Some(at[l]) {
+            global_races::release(cta, w, at[l], release);
+            last = Some(at[l]);
+        }
+    }
+}
+
+/// Whether what a lane stores is there already.
+#[inline(always)]
+fn unchanged(w: &Warp, op: &MemOp, b: &Buffer, offset: usize, l: usize) -> bool {
+    let size = op.bytes as usize;
+    let cut = if size == 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
+    op.rows.iter().enumerate().all(|(e, (row, width))| {
+        let at = offset + e * size;
+        w.regs.lane(*row, *width == Width::W64, l) & cut == b.data.load(at, size)
+            && w.regs.poison(*row) >> l & 1 == 0
+            && b.shadow.as_ref().is_none_or(|s| s.load(at, size) == ALL_DEFINED & cut)
+    })
+}
+
 #[inline(always)]
 pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 32]) {
     let size = op.bytes as usize;
     let span = (size * op.rows.len()) as u64;
     let machine = cta.m;
     match one_buffer(machine.buffers, m, at, span) {
-        Some((b, slot, t, _)) => {
+        Some((b, slot, t, shape)) => {
             if b.read_only {
                 refuse(cta, w, pc, m, b, slot, t[0]);
                 return;
+            }
+            if op.strong {
+                release(cta, w, m, at, op.release);
+            }
+            let lanes = Lanes { slot, mask: m, at: &t, span: span as usize, range: shape.range(span as usize) };
+            global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, t[l], l));
+            if !op.strong {
+                global_races::same_place(cta, w, pc, lanes, |l, k| {
+                    let cut = if size == 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
+                    let of = |row, width, l| w.regs.lane(row, width == Width::W64, l) & cut;
+                    op.rows.iter().any(|(row, width)| of(*row, *width, l) != of(*row, *width, k))
+                });
             }
             for l in lanes_of(m) {
                 write(w, op, b, t[l], l);
@@ -182,6 +275,12 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
                     refuse(cta, w, pc, 1 << l, b, slot, offset);
                     return;
                 }
+                if op.strong {
+                    global_races::release(cta, w, at[l], op.release);
+                }
+                let place = [offset; 32];
+                let lanes = Lanes { slot, mask: 1 << l, at: &place, span: span as usize, range: None };
+                global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, offset, l));
                 write(w, op, b, offset, l);
             }
         }

@@ -11,7 +11,7 @@ use crate::exec::memory::{address_undefined, addresses, bad_access, race};
 use crate::exec::rare::lanes_of;
 use crate::exec::{Step, async_copy, region, undefined};
 use crate::memory::DEFINED;
-use crate::shared::Accessor;
+use crate::shared::{Accessor, Lanes};
 use crate::warp::Warp;
 
 /// Most arrivals that a barrier can expect.
@@ -89,7 +89,7 @@ pub fn run(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32)
             return Step::Next;
         }
         let plain = matches!(op.kind, MbarrierKind::Init | MbarrierKind::Inval);
-        let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: !plain };
+        let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: !plain, lanes: Lanes::One(l as u32) };
         if let Some(c) = cta.shared.write(start as usize, 8, &who) {
             race(cta, w, pc, c, 1 << l, true);
         }
@@ -196,7 +196,7 @@ fn one(
         }
         b.settle();
         w.clock[w.index] = cta.shared.tick();
-        cta.events += 1;
+        cta.progressed();
     }
     true
 }

@@ -142,10 +142,14 @@ fn whose(place: &Option<Place>) -> String {
     }
 }
 
-/// A conflicting access by another warp.
+/// A conflicting access by another warp, or by another lane of this one.
 #[cold]
 #[inline(never)]
 pub fn race(cta: &mut Cta, w: &Warp, pc: Pc, c: Conflict, lanes: u32, write: bool) {
+    if c.warp == w.index {
+        lanes_race(cta, w, pc, c, lanes, write);
+        return;
+    }
     let (mine, theirs) = (if write { "write" } else { "read" }, if c.write { "wrote" } else { "read" });
     cta.report(FindingKind::SharedRace, w, pc, Some(c.pc), lanes, false, |m| {
         let place = m.shared_place(c.at as i64, 4);
@@ -158,11 +162,38 @@ pub fn race(cta: &mut Cta, w: &Warp, pc: Pc, c: Conflict, lanes: u32, write: boo
     });
 }
 
+/// Two lanes of one warp, with no `__syncwarp` in between.
+fn lanes_race(cta: &mut Cta, w: &Warp, pc: Pc, c: Conflict, lanes: u32, write: bool) {
+    let (mine, theirs) = (if write { "write" } else { "read" }, if c.write { "wrote" } else { "read" });
+    let text = |m: &crate::machine::Machine| {
+        let place = m.shared_place(c.at as i64, 4);
+        let object = place.object.clone().unwrap_or_else(|| "shared memory".into());
+        let who = c.lane.map_or_else(|| "other lanes".to_string(), |l| format!("lane {l}"));
+        let end = if c.converged {
+            "a matrix instruction brings the lanes together, but no __syncwarp() orders their memory"
+        } else {
+            "no __syncwarp() is in between, and lanes of a warp need not run in step"
+        };
+        let at = place.offset;
+        (
+            format!(
+                "this {mine} of byte {at} of {object} may come before or after what {who} of the same warp {theirs}; {end}"
+            ),
+            Some(place),
+        )
+    };
+    if c.converged {
+        cta.note(FindingKind::SharedRace, w, pc, Some(c.pc), lanes, text);
+    } else {
+        cta.report(FindingKind::SharedRace, w, pc, Some(c.pc), lanes, false, text);
+    }
+}
+
 /// Bytes that an asynchronous copy has in flight are accessed.
 #[cold]
 #[inline(never)]
 pub fn in_flight(cta: &mut Cta, w: &Warp, pc: Pc, at: usize, len: usize, lanes: u32, write: bool) {
-    let other = cta.flights.iter().find(|f| f.0 < at + len && at < f.0 + f.1).map(|f| f.2);
+    let other = cta.flights.iter().find(|f| f.at < at + len && at < f.at + f.bytes).map(|f| f.pc);
     cta.report(FindingKind::AsyncInFlight, w, pc, other, lanes, false, |m| {
         let place = m.shared_place(at as i64, len as u32);
         let object = place.object.clone().unwrap_or_else(|| "shared memory".into());

@@ -9,6 +9,7 @@ mod calls;
 mod converts;
 mod floats;
 mod global_access;
+mod global_races;
 mod ints;
 pub mod lane_convert;
 pub mod lane_float;
@@ -34,7 +35,7 @@ pub use tensor::Scratch;
 
 use crate::api::FindingKind;
 use crate::code::{ALWAYS, Class, Code, Instr, Op, Pc};
-use crate::cta::{Cta, Fault};
+use crate::cta::{Cta, Fault, POLLS};
 use crate::warp::{Group, Pause, State, Warp};
 
 /// Backward jumps of one group after which another of its warp gets a turn.
@@ -89,6 +90,7 @@ fn lane_wise<const WIDE: bool>(w: &mut Warp, i: &Instr, pc: Pc, m: u32, code: &C
 fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
     let code = cta.m.code;
     w.yielded = false;
+    w.polls = 0;
     loop {
         let Some(at) = w.schedule() else {
             if warp_ops::rendezvous(cta, w) {
@@ -134,10 +136,13 @@ fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> 
                 }
                 Class::Memory => {
                     if m != 0 {
-                        memory_step::<WIDE>(cta, w, i, pc, m)
-                    } else {
-                        Step::Next
+                        memory_step::<WIDE>(cta, w, i, pc, m);
+                        if w.yielded && cta.fault.is_none() {
+                            w.groups[at].pc = pc + 1;
+                            break;
+                        }
                     }
+                    Step::Next
                 }
                 Class::Control => control(cta, w, at, i, pc, mask, m),
                 Class::Warp => {
@@ -199,7 +204,7 @@ fn idle(w: &mut Warp) -> Pause {
 }
 
 #[inline(always)]
-fn memory_step<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) -> Step {
+fn memory_step<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
     match i.op {
         Op::Load => memory::load::<WIDE>(cta, w, i, pc, m),
         Op::Store => memory::store::<WIDE>(cta, w, i, pc, m),
@@ -210,7 +215,6 @@ fn memory_step<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc,
         Op::Clock => rare_clock(cta, w, i, m),
         _ => {}
     }
-    Step::Next
 }
 
 /// Clocks advance with executed instructions: the machine has no time.
@@ -255,13 +259,15 @@ fn control(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32,
             });
             Step::Next
         }
-        Op::Fence => Step::Next,
+        Op::Fence => {
+            global_races::fence(cta, w, i.imm != 0);
+            Step::Next
+        }
         Op::Sleep => {
-            if w.groups.len() == 1 {
-                return Step::Next;
-            }
+            w.polls = POLLS;
+            w.yielded = true;
             let most = w.groups.iter().map(|g| g.penalty).max().unwrap_or(0);
-            w.groups[at].penalty = most.saturating_add(1);
+            w.groups[at].penalty = most.saturating_add(u32::from(w.groups.len() > 1));
             w.groups[at].pc = pc + 1;
             Step::Switch
         }

@@ -3,10 +3,11 @@
 use crate::api::FindingKind;
 use crate::code::{Area, Pc};
 use crate::cta::Cta;
+use crate::exec::global_races;
 use crate::exec::memory::{bad_access, classify, in_flight, race};
 use crate::exec::undefined;
 use crate::memory::{DEFINED, slot_of};
-use crate::shared::Accessor;
+use crate::shared::{Accessor, Lanes};
 use crate::warp::Warp;
 
 /// The area of an address, and the address relative to it.
@@ -34,7 +35,7 @@ pub fn check(
                 return false;
             }
             let (at, len) = (at as usize, len as usize);
-            let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: false };
+            let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: false, lanes: Lanes::Wide };
             let found = if write { cta.shared.write(at, len, &who) } else { cta.shared.read(at, len, &who) };
             if let Some(c) = found {
                 race(cta, w, pc, c, lanes, write);
@@ -61,12 +62,19 @@ pub fn check(
                 bad_access(cta, w, pc, area, at, len, align, lanes, write);
                 return false;
             };
+            let (place, span) = ([offset as usize; 32], len as usize);
+            let range = global_races::Lanes { slot, mask: 1 << lane, at: &place, span, range: Some(span) };
             if write && b.read_only {
                 let place = cta.m.global_place(slot, offset, len);
                 cta.report(FindingKind::InvalidAccess, w, pc, None, lanes, true, |_| {
                     (format!("a write to {} memory ({})", b.space, b.name), place)
                 });
                 return false;
+            }
+            if write {
+                global_races::write(cta, w, pc, b, range, false, |_| false);
+            } else {
+                global_races::read(cta, w, pc, b, range, false);
             }
         }
     }

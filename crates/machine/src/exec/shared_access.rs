@@ -11,7 +11,7 @@ use crate::exec::memory::{
 };
 use crate::exec::rare::lanes_of;
 use crate::memory::DEFINED;
-use crate::shared::{Accessor, Conflict};
+use crate::shared::{Accessor, Conflict, Lanes};
 use crate::warp::Warp;
 
 /// How the lanes' addresses lie.
@@ -22,6 +22,12 @@ enum Shape {
     /// Lane l at the first address plus l spans; all lanes active.
     Row,
     Any,
+}
+
+/// Which lanes touch which words.
+#[inline(always)]
+fn lanes_at(shape: Shape, start: usize, span: usize, m: u32) -> Lanes {
+    if shape == Shape::Row { Lanes::Row { start, span } } else { Lanes::together(m) }
 }
 
 /// Offsets of all lanes, checked; None: a finding ended the run.
@@ -66,10 +72,12 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
     let span = op.bytes as usize * op.rows.len();
     let Some((t, shape)) = offsets(cta, w, pc, m, at, span, false) else { return };
     if op.strong {
+        w.poll();
         synchronise(cta, w, u64::from(t[0]), op.acquire || !op.release, op.release);
     }
-    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
     let start = t[0] as usize;
+    let lanes = lanes_at(shape, start, span, m);
+    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };
     let defined = match shape {
         Shape::Same | Shape::Row => {
             let len = if shape == Shape::Row { 32 * span } else { span };
@@ -80,9 +88,10 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
             cta.shared.is_defined(start, len)
         }
         Shape::Any => {
-            if !cta.shared.read_lanes(&t, span, &who) {
+            if !cta.shared.read_lanes(m, &t, span, &who) {
                 for l in lanes_of(m) {
-                    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
+                    let lanes = Lanes::One(l as u32);
+                    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };
                     if let Some(c) = cta.shared.read(t[l] as usize, span, &who) {
                         race(cta, w, pc, c, 1 << l, false);
                     }
@@ -145,8 +154,9 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
     let size = op.bytes as usize;
     let span = size * op.rows.len();
     let Some((t, shape)) = offsets(cta, w, pc, m, at, span, true) else { return };
-    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
     let start = t[0] as usize;
+    let lanes = lanes_at(shape, start, span, m);
+    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };
     match shape {
         Shape::Same | Shape::Row => {
             let len = if shape == Shape::Row { 32 * span } else { span };
@@ -160,11 +170,12 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
             cta.shared.mark(start, len, DEFINED);
         }
         Shape::Any => {
-            let quiet = cta.shared.write_lanes(&t, span, &who);
+            let quiet = cta.shared.write_lanes(m, &t, span, &who);
             for l in lanes_of(m) {
                 let start = t[l] as usize;
                 if !quiet {
-                    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
+                    let lanes = Lanes::One(l as u32);
+                    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };
                     let conflict = cta.shared.write(start, span, &who);
                     if let Some(c) = conflict {
                         write_race(cta, w, op, pc, 1 << l, &t, c);
@@ -207,6 +218,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
         same_byte(cta, w, op, pc, m, &t, span);
     }
     if op.strong {
+        cta.progressed();
         synchronise(cta, w, u64::from(t[0]), op.acquire, op.release || !op.acquire);
     }
 }
@@ -219,7 +231,8 @@ fn write_race(cta: &mut Cta, w: &Warp, op: &MemOp, pc: Pc, m: u32, t: &[u32; 32]
     let size = op.bytes as usize;
     let cut = if size == 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
     for l in lanes_of(m) {
-        let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong };
+        let lanes = Lanes::One(l as u32);
+        let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };
         let start = t[l] as usize;
         let span = size * op.rows.len();
         let same = conflict.write

@@ -44,8 +44,8 @@ fn gathered(cta: &mut Cta, w: &mut Warp, at: usize, pc: Pc, members: RowId, mask
 }
 
 /// Groups that wait at different `bar.warp.sync` of one mask: together they are complete. True: some can go on.
-pub fn rendezvous(cta: &Cta, w: &mut Warp) -> bool {
-    let code = &cta.m.code;
+pub fn rendezvous(cta: &mut Cta, w: &mut Warp) -> bool {
+    let code = cta.m.code;
     let mut together = 0;
     for g in w.groups.iter().filter(|g| g.state == State::Parked && code.instrs[g.pc as usize].op == Op::BarWarp) {
         together |= g.mask;
@@ -68,7 +68,17 @@ pub fn rendezvous(cta: &Cta, w: &mut Warp) -> bool {
             any = true;
         }
     }
+    if any {
+        interval(cta, w);
+    }
     any
+}
+
+/// What the lanes did before `bar.warp.sync` comes before what they do next.
+fn interval(cta: &mut Cta, w: &mut Warp) {
+    if cta.shared.used(w.index, w.clock[w.index]) {
+        w.clock[w.index] = cta.shared.tick();
+    }
 }
 
 pub fn barrier(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32) -> Step {
@@ -148,6 +158,7 @@ pub fn run(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32)
             w.regs.define(i.d, mask);
             w.regs.define(i.d2, mask);
         }
+        Op::BarWarp => interval(cta, w),
         _ => {}
     }
     Step::Next

@@ -1,0 +1,270 @@
+//! What accesses of global memory mean for races: records them, and says who clashes with whom.
+//!
+//! The bookkeeping is `global`'s. Both sides of a race are named the same way whichever ran first: the write is the site.
+//! Two writes of the same value are a note: they change no result, but C++ calls them a race all the same.
+
+use std::sync::Arc;
+
+use crate::api::{FindingKind, Severity};
+use crate::code::Pc;
+use crate::cta::Cta;
+use crate::exec::memory::synchronise;
+use crate::exec::rare::lanes_of;
+use crate::global::{Agent, Clash, MAX_CTA};
+use crate::memory::Buffer;
+use crate::warp::Warp;
+
+/// Where the lanes of an access are, in one buffer.
+#[derive(Clone, Copy)]
+pub struct Lanes<'a> {
+    pub slot: usize,
+    pub mask: u32,
+    pub at: &'a [usize; 32],
+    /// Bytes of a lane.
+    pub span: usize,
+    /// All lanes in a row, or all at one place: one range.
+    pub range: Option<usize>,
+}
+
+impl Lanes<'_> {
+    /// Ranges to look at: offset and length.
+    #[inline(always)]
+    fn each(&self, mut f: impl FnMut(usize, usize)) {
+        match self.range {
+            Some(len) => f(self.at[self.mask.trailing_zeros() as usize & 31], len),
+            None => {
+                for l in lanes_of(self.mask) {
+                    f(self.at[l], self.span);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn agent<'a>(cta: &'a Cta, w: &'a Warp, record: u32, strong: bool) -> Agent<'a> {
+    Agent { cta: cta.linear, warp: w.index, clock: &w.clock, known: &cta.known, record, strong }
+}
+
+/// Lanes read.
+#[inline(always)]
+pub fn read(cta: &mut Cta, w: &Warp, pc: Pc, b: &Buffer, lanes: Lanes, strong: bool) {
+    let record = cta.mark(w, pc);
+    if b.read_only || record == 0 {
+        return;
+    }
+    let shadow = &cta.m.global;
+    let me = agent(cta, w, record, strong);
+    let mut found = None;
+    lanes.each(|at, len| {
+        let clash = shadow.read(lanes.slot, b.bytes, at, len, &me);
+        found = found.or(clash);
+    });
+    if let Some(clash) = found {
+        report(cta, w, pc, lanes, clash, false, Severity::Error);
+    }
+}
+
+/// Lanes are about to write; `same` says whether what a lane writes is there already.
+#[inline(always)]
+pub fn write(cta: &mut Cta, w: &Warp, pc: Pc, b: &Buffer, lanes: Lanes, strong: bool, same: impl Fn(usize) -> bool) {
+    let record = cta.mark(w, pc);
+    if record == 0 {
+        return;
+    }
+    if !strong {
+        w.plain_since_fence.set(true);
+    }
+    let shadow = &cta.m.global;
+    let me = agent(cta, w, record, strong);
+    let mut found = None;
+    lanes.each(|at, len| {
+        found = found.or(shadow.check_write(lanes.slot, b.bytes, at, len, &me, false));
+        shadow.write(lanes.slot, b.bytes, at, len, &me);
+    });
+    if let Some(clash) = found {
+        write_clash(cta, w, pc, b, lanes, clash, strong, same);
+    }
+    if !cta.flights.is_empty() {
+        sources_in_flight(cta, w, pc, lanes);
+    }
+}
+
+/// A write clashes: decides whether the value makes a difference.
+#[cold]
+#[inline(never)]
+fn write_clash(
+    cta: &mut Cta,
+    w: &Warp,
+    pc: Pc,
+    b: &Buffer,
+    lanes: Lanes,
+    clash: Clash,
+    strong: bool,
+    same: impl Fn(usize) -> bool,
+) {
+    if !clash.write {
+        report(cta, w, pc, lanes, clash, true, Severity::Error);
+        return;
+    }
+    let touched = |l: usize| lanes.at[l] < clash.at + 4 && clash.at < lanes.at[l] + lanes.span;
+    if lanes_of(lanes.mask).filter(|l| touched(*l)).all(&same) {
+        report(cta, w, pc, lanes, clash, true, Severity::Note);
+        // A reader sees the same either way, but one that came before the first of the writers did not.
+        let record = cta.mark(w, pc);
+        let me = agent(cta, w, record, strong);
+        let reader = cta.m.global.check_write(lanes.slot, b.bytes, clash.at, 4, &me, true);
+        if let Some(reader) = reader {
+            report(cta, w, pc, lanes, reader, true, Severity::Error);
+        }
+    } else {
+        report(cta, w, pc, lanes, clash, true, Severity::Error);
+    }
+}
+
+/// `write` says what the new access does.
+#[cold]
+#[inline(never)]
+fn report(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, c: Clash, write: bool, severity: Severity) {
+    let touched = lanes_of(lanes.mask).filter(|l| lanes.at[*l] < c.at + 4 && c.at < lanes.at[*l] + lanes.span);
+    let mask = touched.fold(0, |m, l| m | 1u32 << l);
+    let machine = cta.m;
+    let (mine, theirs) = ((cta.linear, w.index, pc), (c.cta, c.warp, c.pc));
+    // The write comes first; of two writes that of the earlier CTA.
+    let swap = (!write && c.write) || (write && c.write && theirs < mine);
+    let (first, second) = if swap { (theirs, mine) } else { (mine, theirs) };
+    let lane = (!swap && mask != 0).then(|| mask.trailing_zeros());
+    let both = write && c.write;
+    let cta_text = |n: u64| {
+        let [x, y, z] = machine.cta_index(n);
+        format!("CTA ({x}, {y}, {z})")
+    };
+    cta.add(FindingKind::GlobalRace, severity, first.2, Some(second.2), u64::from(mask.count_ones().max(1)), || {
+        let place = machine.global_place(lanes.slot, c.at as i64, 4);
+        let object = place.as_ref().and_then(|p| p.object.clone()).unwrap_or_else(|| "global memory".into());
+        let verb = if both { "writes too" } else { "reads" };
+        let end = match severity {
+            Severity::Note => "nothing orders the two, but both write the same value",
+            Severity::Error if first.0 == second.0 => "no barrier is in between",
+            Severity::Error => {
+                "nothing orders the two: neither the end of a launch nor a release that the other has acquired"
+            }
+        };
+        let (a, b) = if first.0 == second.0 {
+            (format!("warp {}", first.1), format!("warp {}", second.1))
+        } else {
+            (cta_text(first.0), cta_text(second.0))
+        };
+        let text = format!("{a} writes byte {} of {object}, which {b} {verb}; {end}", c.at);
+        (text, place, machine.cta_index(first.0), first.1 as u32, lane)
+    });
+}
+
+/// Bytes are written from which a `cp.async` that has not been waited for still copies.
+#[cold]
+#[inline(never)]
+fn sources_in_flight(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes) {
+    let base = crate::memory::address_of(lanes.slot as u32);
+    for l in lanes_of(lanes.mask) {
+        let (start, end) = (base + lanes.at[l] as u64, base + (lanes.at[l] + lanes.span) as u64);
+        let copy = cta.flights.iter().find(|f| f.source < end && start < f.source + f.source_bytes as u64).copied();
+        if let Some(copy) = copy {
+            cta.report(FindingKind::AsyncInFlight, w, pc, Some(copy.pc), 1 << l, false, |m| {
+                let place = m.global_place(lanes.slot, lanes.at[l] as i64, lanes.span as u32);
+                let object = place.as_ref().and_then(|p| p.object.clone()).unwrap_or_else(|| "global memory".into());
+                let text = format!(
+                    "byte {} of {object} is written while a cp.async from it has not been waited for",
+                    lanes.at[l]
+                );
+                (text, place)
+            });
+            return;
+        }
+    }
+}
+
+/// Different values to one place in one instruction: which one stays is not defined. `differ` compares two lanes.
+#[inline(always)]
+pub fn same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, differ: impl Fn(usize, usize) -> bool) {
+    if lanes.mask.count_ones() < 2 || lanes.range.is_some_and(|len| len != lanes.span) {
+        return;
+    }
+    // Bit sets of the addresses' low bits: distinct ones need no closer look.
+    let (mut seen, mut twice) = ([0u64; 16], false);
+    for l in lanes_of(lanes.mask) {
+        let slot = (lanes.at[l] / lanes.span) % 1024;
+        twice |= seen[slot / 64] >> (slot % 64) & 1 != 0;
+        seen[slot / 64] |= 1 << (slot % 64);
+    }
+    if twice {
+        find_same_place(cta, w, pc, lanes, differ);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn find_same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, differ: impl Fn(usize, usize) -> bool) {
+    for l in lanes_of(lanes.mask) {
+        for k in lanes_of(lanes.mask & u32::MAX.checked_shl(l as u32 + 1).unwrap_or(0)) {
+            if lanes.at[l] == lanes.at[k] && differ(l, k) {
+                cta.report(FindingKind::GlobalRace, w, pc, None, 1 << l | 1 << k, false, |m| {
+                    let place = m.global_place(lanes.slot, lanes.at[l] as i64, lanes.span as u32);
+                    let object =
+                        place.as_ref().and_then(|p| p.object.clone()).unwrap_or_else(|| "global memory".into());
+                    let at = lanes.at[l];
+                    (
+                        format!("lanes {l} and {k} write different values to byte {at} of {object} in one instruction"),
+                        place,
+                    )
+                });
+                return;
+            }
+        }
+    }
+}
+
+/// A fence. Of GPU scope: what this warp knows may be released by strong writes from now on.
+pub fn fence(cta: &mut Cta, w: &mut Warp, gpu: bool) {
+    cta.fences += 1;
+    if gpu {
+        w.fenced.clone_from(&w.clock);
+        w.plain_since_fence.set(false);
+        w.clock[w.index] = cta.shared.tick();
+    }
+}
+
+/// A strong write or an atomic of global memory is about to happen at `address`.
+pub fn release(cta: &mut Cta, w: &mut Warp, address: u64, release: bool) {
+    if cta.fences > 0 || release {
+        synchronise(cta, w, address, false, true);
+    }
+    let clock = if release {
+        w.clock.clone()
+    } else if w.fenced.is_empty() {
+        return;
+    } else {
+        let mut clock = w.fenced.clone();
+        if !w.plain_since_fence.get() {
+            clock[w.index] = w.clock[w.index];
+        }
+        clock
+    };
+    if cta.linear <= MAX_CTA {
+        let me = agent(cta, w, 0, true);
+        cta.m.global.releases.publish(address, &me, clock);
+    }
+    w.clock[w.index] = cta.shared.tick();
+}
+
+/// A strong read or an atomic of global memory has happened at `address`.
+pub fn acquire(cta: &mut Cta, w: &mut Warp, address: u64) {
+    if cta.fences > 0 {
+        synchronise(cta, w, address, true, false);
+    }
+    let found: Option<Arc<_>> = cta.m.global.releases.acquire(address, &mut cta.known, w.index, &w.clock);
+    if let Some(own) = found.as_ref().and_then(|r| r.of(cta.linear)) {
+        for (mine, theirs) in w.clock.iter_mut().zip(own) {
+            *mine = (*mine).max(*theirs);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Races through global memory: each with a kernel that has one and a twin that must stay silent.
+
+mod common;
+use common::{Run, kernel, options, run_with};
+use warpsmith_machine::api::Severity;
+use warpsmith_machine::{End, Options};
+
+/// `in` has 4 KiB of zeros; every thread's word of `out` gets `%r63` at the end.
+fn go(body: &str, grid: u32, block: u32, threads: usize, seed: u64) -> Run {
+    let store = "mov.u32 %r50, %ctaid.x;\nmov.u32 %r51, %ntid.x;\nmad.lo.u32 %r50, %r50, %r51, %r0;\nmul.wide.u32 %rd30, %r50, 4;\nadd.u64 %rd31, %rd1, %rd30;\n\
+                 st.global.u32 [%rd31], %r63;\n";
+    let o = Options { threads, schedule_seed: seed, ..options() };
+    run_with(
+        &kernel(&format!("mov.u32 %r63, 0;\nmov.u32 %r1, %ctaid.x;\n{body}\n{store}")),
+        &[0; 4096],
+        4 * (grid * block) as usize,
+        grid,
+        block,
+        0,
+        &o,
+    )
+}
+
+fn races(r: &Run) -> Vec<(String, Option<String>, Severity)> {
+    let opcode = |o: &warpsmith_machine::Site| o.opcode.clone();
+    assert!(r.kinds().iter().all(|k| *k == "global_race"), "{:#?}", r.outcome.findings);
+    r.outcome.findings.iter().map(|f| (opcode(&f.site), f.other.as_ref().map(opcode), f.severity)).collect()
+}
+
+/// The fault is found whatever the schedule, with these opcodes on its two sides; the twin is silent.
+fn twins(fault: &str, right: &str, grid: u32, block: u32, site: &str, other: &str) {
+    for (threads, seed) in [(1, 0), (1, 9), (2, 0), (2, 5)] {
+        let bad = go(fault, grid, block, threads, seed);
+        let found = races(&bad);
+        let wanted = (site.to_string(), Some(other.to_string()), Severity::Error);
+        assert!(found.contains(&wanted), "{threads} threads, seed {seed}: {found:?}\n{fault}");
+        let good = go(right, grid, block, threads, seed);
+        assert_eq!((&good.outcome.end, &good.outcome.findings[..]), (&End::Completed, &[][..]), "{right}");
+    }
+}
+
+/// The address of word `n` (a register) of `in`, in `%rd2`.
+fn word(n: &str) -> String {
+    format!("mul.wide.u32 %rd2, {n}, 4;\nadd.u64 %rd2, %rd0, %rd2;\n")
+}
+
+#[test]
+fn ctas_that_write_one_word() {
+    let store = |n: &str| format!("mul.lo.u32 %r2, %r1, {n};\n{}st.global.u32 [%rd2], %r1;\n", word("%r2"));
+    twins(&store("0"), &store("1"), 3, 1, "st.global.u32", "st.global.u32");
+    // Bytes of one word are no conflict.
+    let bytes = "cvt.u64.u32 %rd2, %r1;\nadd.u64 %rd2, %rd2, %rd0;\nst.global.u8 [%rd2], %r1;\n";
+    assert_eq!(races(&go(bytes, 8, 1, 1, 0)), []);
+}
+
+#[test]
+fn a_word_that_another_cta_reads() {
+    let body = |neighbour: u32| {
+        format!(
+            "xor.b32 %r2, %r1, {neighbour};\n{}ld.global.u32 %r63, [%rd2];\n{}st.global.u32 [%rd2], 5;\n",
+            word("%r2"),
+            word("%r1")
+        )
+    };
+    twins(&body(1), &body(0), 2, 1, "st.global.u32", "ld.global.u32");
+    let r = go(&body(1), 2, 1, 1, 0);
+    let f = &r.outcome.findings[0];
+    let place = f.place.as_ref().expect("a place");
+    assert_eq!((place.space, place.object.as_deref(), place.bytes), ("global", Some("in"), 4));
+    assert!(f.message.contains("CTA (0, 0, 0)") && f.message.contains("CTA (1, 0, 0)"), "{}", f.message);
+}
+
+#[test]
+fn the_same_value_is_a_note() {
+    let r = go("st.global.u32 [%rd0], 7;\n", 4, 1, 1, 0);
+    assert_eq!(races(&r), [("st.global.u32".into(), Some("st.global.u32".into()), Severity::Note)]);
+    assert_eq!(r.outcome.end, End::Completed);
+}
+
+#[test]
+fn lanes_of_one_instruction() {
+    let store = |v: &str| format!("st.global.u32 [%rd0], {v};\n");
+    let r = go(&store("%r0"), 1, 32, 1, 0);
+    assert_eq!(races(&r), [("st.global.u32".into(), None, Severity::Error)]);
+    assert_eq!(races(&go(&store("3"), 1, 32, 1, 0)), []);
+}
+
+#[test]
+fn warps_of_one_cta() {
+    let body = |barrier: &str| {
+        format!(
+            "{}st.global.u32 [%rd2], %r0;\n{barrier}xor.b32 %r2, %r0, 32;\n{}ld.global.u32 %r63, [%rd2];\n",
+            word("%r0"),
+            word("%r2")
+        )
+    };
+    twins(&body(""), &body("bar.sync 0;\n"), 1, 64, "st.global.u32", "ld.global.u32");
+}
+
+#[test]
+fn the_last_cta_sums_up() {
+    // Every CTA writes its partial result, then counts itself; the last one reads them all.
+    let body = |before: &str, after: &str| {
+        format!(
+            "add.u32 %r2, %r1, 8;\n{}st.global.u32 [%rd2], %r1;\n{before}setp.ne.u32 %p0, %r0, 0;\n.shared .align 4 .b8 last[4];\n@%p0 bra NEXT;\n\
+             atom.global.add.u32 %r3, [%rd0], 1;\nst.shared.u32 [last], %r3;\nNEXT:\nbar.sync 0;\nld.shared.u32 %r3, [last];\nsetp.ne.u32 %p1, %r3, 3;\n@%p1 bra END;\n{after}\
+             add.u32 %r2, %r0, 8;\n{}ld.global.u32 %r63, [%rd2];\nst.global.u32 [%rd2], 0;\n@%p0 bra END;\nst.global.u32 [%rd0], 0;\nEND:\n",
+            word("%r2"),
+            word("%r2")
+        )
+    };
+    // The partial result is thread 0's alone here, so that lanes do not clash.
+    let one = |text: String| {
+        text.replace("st.global.u32 [%rd2], %r1;", "setp.eq.u32 %p2, %r0, 0;\n@%p2 st.global.u32 [%rd2], %r1;")
+    };
+    for fence in ["membar.gl;\nbar.sync 0;\n", "bar.sync 0;\nfence.acq_rel.gpu;\n", "bar.sync 0;\nmembar.sys;\n"] {
+        twins(
+            &one(body("bar.sync 0;\n", "")),
+            &one(body(fence, "membar.gl;\n")),
+            4,
+            4,
+            "st.global.u32",
+            "ld.global.u32",
+        );
+    }
+    // A fence of a CTA's scope orders nothing between CTAs.
+    assert!(!races(&go(&one(body("membar.cta;\nbar.sync 0;\n", "")), 4, 4, 1, 0)).is_empty());
+    // A releasing atomic needs no fence.
+    let releasing = one(body("bar.sync 0;\n", "")).replace("atom.global.add", "atom.acq_rel.gpu.global.add");
+    assert_eq!(races(&go(&releasing, 4, 4, 2, 0)), []);
+}
+
+#[test]
+fn a_flag_hands_data_on() {
+    // CTA 1 waits for CTA 0's flag at word 0, then all its threads read what it wrote.
+    let body = |store: &str, barrier: &str| {
+        format!(
+            "setp.ne.u32 %p0, %r1, 0;\n@%p0 bra READ;\nadd.u32 %r2, %r0, 8;\n{}st.global.u32 [%rd2], 77;\nbar.sync 0;\nsetp.ne.u32 %p1, %r0, 0;\n@%p1 bra END;\n{store}\nbra END;\n\
+             READ:\nsetp.ne.u32 %p1, %r0, 0;\n@%p1 bra GO;\nWAIT:\nld.acquire.gpu.global.u32 %r3, [%rd0];\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 bra WAIT;\nGO:\n{barrier}\nxor.b32 %r2, %r0, 32;\nadd.u32 %r2, %r2, 8;\n{}\
+             ld.global.u32 %r63, [%rd2];\nEND:\n",
+            word("%r2"),
+            word("%r2")
+        )
+    };
+    let right = body("st.release.gpu.global.u32 [%rd0], 1;", "bar.sync 0;");
+    twins(
+        &body("st.relaxed.gpu.global.u32 [%rd0], 1;", "bar.sync 0;"),
+        &right,
+        2,
+        64,
+        "st.global.u32",
+        "ld.global.u32",
+    );
+    // The other warp reads without having waited for the one that saw the flag.
+    twins(&body("st.release.gpu.global.u32 [%rd0], 1;", ""), &right, 2, 64, "st.global.u32", "ld.global.u32");
+    let fenced = body("membar.gl;\nst.volatile.global.u32 [%rd0], 1;", "bar.sync 0;");
+    assert_eq!(races(&go(&fenced, 2, 64, 1, 0)), []);
+}
+
+#[test]
+fn atomics_race_with_plain_accesses_only() {
+    let body = |plain: &str| format!("red.global.add.u32 [%rd0], 1;\n{plain}");
+    twins(
+        &body("ld.global.u32 %r63, [%rd0];\n"),
+        &body("ld.relaxed.gpu.global.u32 %r63, [%rd0];\n"),
+        3,
+        1,
+        "red.global.add.u32",
+        "ld.global.u32",
+    );
+}
+
+#[test]
+fn what_a_copy_still_reads_is_not_written() {
+    let body = |wait: &str, late: &str| {
+        format!(
+            ".shared .align 16 .b8 s[16];\ncp.async.cg.shared.global [s], [%rd0], 16;\ncp.async.commit_group;\n{wait}st.global.u32 [%rd0+8], 1;\n{late}"
+        )
+    };
+    let bad = go(&body("", "cp.async.wait_group 0;\n"), 1, 1, 1, 0);
+    assert_eq!(bad.kinds(), ["async_in_flight"]);
+    assert_eq!(go(&body("cp.async.wait_group 0;\n", ""), 1, 1, 1, 0).kinds(), Vec::<&str>::new());
+}
