@@ -65,7 +65,7 @@ fn nth(options: &Options, n: u32) -> Options {
     };
     Options {
         // Odd ones start CTAs backwards, even ones in steps; see `worker`.
-        schedule_seed: options.schedule_seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) & !0xFFFF_FFFF | u64::from(n) + 2,
+        schedule_seed: options.schedule_seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) & !0xFFFF_FFFF | (u64::from(n) + 2),
         async_copies: if n % 2 == 1 { opposite } else { options.async_copies },
         ..options.clone()
     }

@@ -558,7 +558,7 @@ impl Shared {
     pub fn read(&mut self, at: usize, len: usize, who: &Accessor) -> Option<Conflict> {
         let (first, words) = (at / 4, (at + len).div_ceil(4) - at / 4);
         let masks = |n| byte_mask(at, len, first + n);
-        let found = if at.is_multiple_of(4) && len.is_multiple_of(4) {
+        if at.is_multiple_of(4) && len.is_multiple_of(4) {
             let found = self.writes.find(who, first, |_| 15, words, true);
             self.reads.record(who, first, |_| 15, words, true);
             found
@@ -566,8 +566,7 @@ impl Shared {
             let found = self.writes.find(who, first, masks, words, true);
             self.reads.record(who, first, masks, words, false);
             found
-        };
-        found
+        }
     }
 
     /// A write: conflicts with reads and writes of other warps.

@@ -83,7 +83,7 @@ impl Backend for PtxMachine {
                 async_copies: if job.schedule.early_copies { AsyncCopies::Early } else { AsyncCopies::Late },
                 max_shared_bytes: job.target.shared_bytes_per_block,
                 threads: self.threads,
-                schedules: 0,
+                ..Options::default()
             };
             let outcome = launch(&program, &mut session.memory, &prepared, &options);
             left = left.saturating_sub(outcome.counters.warp_instructions);

@@ -131,7 +131,7 @@ fn report(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, c: Clash, write: bool, 
     let machine = cta.m;
     let (mine, theirs) = ((cta.linear, w.index, pc), (c.cta, c.warp, c.pc));
     // The write comes first; of two writes that of the earlier CTA.
-    let swap = (!write && c.write) || (write && c.write && theirs < mine);
+    let swap = c.write && (!write || theirs < mine);
     let (first, second) = if swap { (theirs, mine) } else { (mine, theirs) };
     let lane = (!swap && mask != 0).then(|| mask.trailing_zeros());
     let both = write && c.write;
