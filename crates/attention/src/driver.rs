@@ -195,7 +195,7 @@ impl Function {
 /// Encodes a byte tensor's map: dims and box innermost first, strides in bytes from the second dimension on. The box's width is the swizzle's.
 pub fn encode_bytes(address: u64, dims: [u64; 4], strides: [u64; 3], boxes: [u32; 4]) -> Result<TensorMap, Error> {
     let mut map = TensorMap([0; 16]);
-    let (swizzle_64, swizzle_128, promote_256) = (2, 3, 3);
+    let (swizzle_64, swizzle_128, promote_128) = (2, 3, 2); // 256 bytes: decoding is 5% slower
     let swizzle = if boxes[0] == 64 { swizzle_64 } else { swizzle_128 };
     // SAFETY: see the module; the map is on 64 bytes.
     let code = unsafe {
@@ -210,7 +210,7 @@ pub fn encode_bytes(address: u64, dims: [u64; 4], strides: [u64; 3], boxes: [u32
             [1; 4].as_ptr(),
             0,
             swizzle,
-            promote_256,
+            promote_128,
             0,
         )
     };

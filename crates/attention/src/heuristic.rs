@@ -100,9 +100,11 @@ impl Choice {
 /// The kernel that we would run on a Hopper device of so many SMs.
 pub fn choose(s: &Shape, sms: u32) -> Choice {
     let rows = s.rows();
-    if let Some(tiny) = choose_tiny(s) {
+    if let Some(tiny) = choose_tiny(s, sms) {
+        // In CTAs of 64 rows by 128 keys, however large those of this choice are.
         let ctas = tiny.grid.iter().map(|n| u64::from(*n)).product::<u64>();
-        if ctas <= u64::from(if rows <= 16 { sms } else { 4 * sms }) {
+        let size = ctas * u64::from(tiny.block / 128 * tiny.boxes.map_or(1, |(_, keys)| (keys / 128).max(1)));
+        if size <= u64::from(if rows <= 16 { sms } else { 4 * sms }) {
             return tiny;
         }
     }
@@ -141,30 +143,49 @@ fn choose_split(s: &Shape) -> Choice {
 }
 
 /// One tile of keys for each CTA of a cluster, where that fits.
-fn choose_tiny(s: &Shape) -> Option<Choice> {
-    let keys = if s.head_dim == 256 { 64 } else { 128 };
+fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
+    let d = s.head_dim;
+    let count = |keys: u32| {
+        u64::from(s.rows().div_ceil(64))
+            * u64::from(s.seqlen_k.div_ceil(keys))
+            * u64::from(s.heads_kv)
+            * u64::from(s.batch)
+    };
+    // Where CTAs of 64 rows by 128 keys are more than one for each SM, fewer and larger ones have less to exchange.
+    let keys = match d {
+        256 => 64,
+        _ if count(128) > u64::from(sms) => 256,
+        _ => 128,
+    };
     let ctas = [1, 2, 4, 8].into_iter().find(|n| n * keys >= s.seqlen_k).unwrap_or(8);
-    if !s.plain
-        || s.seqlen_k > keys * ctas
-        || !(s.head_dim / 16).is_multiple_of(ctas)
-        || !keys.is_multiple_of(128 * 16 / s.head_dim)
-    {
+    let groups = if keys == 256 && count(256) > u64::from(sms) { 2 } else { 1 };
+    if !s.plain || s.seqlen_k > keys * ctas || !(d / 16).is_multiple_of(ctas) {
         return None;
     }
-    let shared = 3 * keys * s.head_dim + s.head_dim / 16 * 2048 + ctas * 512 + 64;
+    // CTAs on an SM: registers left for the next launch, too.
+    let blocks = match (keys, d) {
+        (256, _) | (_, 256) => 2,
+        (_, 64) => 4,
+        _ => 3,
+    } / groups;
+    let shared = groups * 64 * d + 3 * keys * d + groups * (d / 16 * 2048 + ctas * 512) + 128;
     if shared > MAX_SHARED {
         return None;
     }
     let defines = vec![
-        ("WS_D", s.head_dim),
+        ("WS_D", d),
         ("WS_KEYS", keys),
-        ("WS_WGS", 1),
+        ("WS_WGS", groups),
         ("WS_CTAS", ctas),
         ("WS_CAUSAL", s.causal()),
         ("WS_GROUPED", u32::from(s.group > 1)),
         ("WS_POLY", 3),
+        ("WS_BLOCKS", blocks.max(1)),
     ];
-    Some(Choice::new("tiny", defines, [s.rows().div_ceil(64) * ctas, s.heads_kv, s.batch], 128, shared))
+    let grid = [s.rows().div_ceil(64 * groups) * ctas, s.heads_kv, s.batch];
+    let mut choice = Choice::new("tiny", defines, grid, groups * 128, shared);
+    choice.boxes = Some((64 * groups, keys));
+    Some(choice)
 }
 
 /// What workers on equal shares of all tiles need.
@@ -184,31 +205,56 @@ fn partial_floats(s: &Shape, workers: u32) -> u64 {
 
 /// At most 16 packed rows over long caches.
 fn choose_decode(s: &Shape, sms: u32) -> Choice {
-    let (warps, stages) = (8, 2);
-    let keys = match s.head_dim {
-        64 => 64,
-        128 => 32,
-        _ => 16,
+    let d = s.head_dim;
+    let (keys, warps, stages) = match d {
+        64 => (64, 8, 3),
+        128 => (32, 8, 3),
+        _ => (16, 8, 2),
     };
     let (per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv);
-    let mut share = (per_unit * units).div_ceil(sms);
-    if per_unit <= 2 * warps && units <= sms {
-        share = share.max(per_unit); // splitting a unit that small costs more than it saves
-    }
+    let team = decode_team(units, per_unit, warps, sms);
     let defines = vec![
-        ("WS_D", s.head_dim),
+        ("WS_D", d),
         ("WS_KEYS", keys),
         ("WS_WARPS", warps),
         ("WS_STAGES", stages),
         ("WS_ROWS", if s.rows() <= 8 { 8 } else { 16 }),
         ("WS_CAUSAL", s.causal()),
     ];
-    let shared = warps * stages * 2 * keys * s.head_dim + warps * 64 + warps * 8 * s.head_dim.min(128) * 4 + 16;
-    let mut choice = Choice::new("decode", defines, [0, 1, 1], warps * 32, shared);
-    let ctas = shared_out(&mut choice, s, keys, share);
-    choice.grid[0] = ctas;
-    choice.partial_floats = partial_floats(s, ctas);
+    let shared = warps * stages * 2 * keys * d + warps * 64 + warps * 8 * (d + 8) * 4 + warps * stages * 8 + 16;
+    let ctas = team * units.min(sms / team);
+    let mut choice = Choice::new("decode", defines, [ctas, 1, 1], warps * 32, shared);
+    choice.tiles_per_unit = per_unit;
+    choice.tiles_per_worker = team;
+    choice.total_tiles = units;
+    choice.units = units;
+    choice.boxes = Some((8, keys));
+    if team > 1 {
+        let rows = u64::from(s.rows());
+        choice.partial_floats = u64::from(units * team) * (2 * ((rows + 1) & !1) + rows * u64::from(d));
+    }
     choice
+}
+
+/// How many CTAs work on a unit together: as many as leave few idle, while each warp has two tiles.
+fn decode_team(units: u32, per_unit: u32, warps: u32, sms: u32) -> u32 {
+    let most = (per_unit / (2 * warps)).max(1);
+    let one_round = most.min(sms / units).max(1);
+    if u64::from(units) * u64::from(one_round) * 10 >= 9 * u64::from(sms) || (units <= sms && one_round == most) {
+        return one_round;
+    }
+    // In hundredths of a percent; above 96% nothing is gained, and teams of four are best.
+    let busy = |team: u32| {
+        let rounds = u64::from(units.div_ceil(sms / team));
+        (u64::from(units) * u64::from(team) * 10_000 / (rounds * u64::from(sms))).min(9_600)
+    };
+    let mut best = 1;
+    for team in 2..=most.min(32).min(sms) {
+        if (busy(team), -team.abs_diff(4).cast_signed()) > (busy(best), -best.abs_diff(4).cast_signed()) {
+            best = team;
+        }
+    }
+    best
 }
 
 /// Keys over the whole grid: few queries, many keys. At most 64 packed rows.
@@ -241,15 +287,18 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let tiles_of = |groups: u32| s.seqlen_q.div_ceil(64 * groups) * heads;
     // 192 rows to a CTA suit D 64, but not where 256 would fill the SMs once and 192 a little more than once.
     let four = s.head_dim == 64 && s.mask == Mask::Full && tiles_of(4) <= sms && sms < tiles_of(3);
+    // Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
+    let few = s.head_dim == 64 && s.mask == Mask::Causal && tiles_of(3) < 2 * sms;
     let groups = match s.head_dim {
         256 => 2,
         _ if four => 4,
+        _ if few => 2,
         _ => 3,
     };
-    // Under 8k keys the heads of a section share the L2; over it their few tiles would leave the SMs uneven.
-    let l2_bytes: u64 = if s.seqlen_k < 8192 { 24 << 20 } else { 1 << 40 };
-    let kv_bytes = 2 * u64::from(s.seqlen_k) * u64::from(s.head_dim);
-    let section = u64::from(heads).min(l2_bytes / kv_bytes.max(1)).max(1) as u32;
+    // Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
+    let l2_bytes: u64 = if s.seqlen_k < 8192 { 80 << 20 } else { 1 << 50 };
+    let kv_bytes = 2 * u64::from(heads) * u64::from(s.seqlen_k) * u64::from(s.head_dim);
+    let section = heads.div_ceil(kv_bytes.div_ceil(l2_bytes).max(1) as u32);
     let defines =
         vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
     let ctas = tiles_of(groups).min(sms);

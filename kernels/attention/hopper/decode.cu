@@ -31,9 +31,6 @@
 #ifndef WS_ROWS
 #define WS_ROWS 8
 #endif
-#ifndef WS_WIDE
-#define WS_WIDE WS_D
-#endif
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
 #endif
@@ -51,7 +48,8 @@ static_assert(KEYS % 16 == 0 && (WS_ROWS == 8 || WS_ROWS == 16), "tiles of whole
 constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kStageBytes = 2 * kTileBytes, kWarpBytes = STAGES * kStageBytes;
 constexpr u32 kSums = WARPS * kWarpBytes;            // [warp][8] of (maximum, sum)
-constexpr i32 WIDE = WS_WIDE, PITCH = WIDE + 8;      // dimensions that the warps add at a time; eight more keep banks apart
+constexpr i32 PITCH = D + 8;                         // eight more keep banks apart
+constexpr bool kRoom = HALVES * WARPS * 8 * (PITCH * 4 + 8) <= WARPS * kWarpBytes;
 constexpr u32 kSwap = kSums + WARPS * 64;            // [warp][8][PITCH] f32
 constexpr u32 kBars = kSwap + WARPS * 8 * PITCH * 4; // [warp][stage]
 constexpr u32 kFlag = kBars + WARPS * STAGES * 8;
@@ -279,53 +277,54 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const i32 head_floats = 2 * ((rows + 1) & ~1);
         const i64 slot_floats = head_floats + rows * D;
         float* mine = p.partial + (static_cast<i64>(unit) * team_size + part) * slot_floats;
-        float2* sums = reinterpret_cast<float2*>(smem + kSums);
-        float* swap = reinterpret_cast<float*>(smem + kSwap);
+        // Where no more tiles come, all rows at once, in the ring: its tiles are done with at the first barrier.
+        const bool at_once = HALVES == 1 || (kRoom && unit + teams >= units);
+        float* swap = reinterpret_cast<float*>(smem + (HALVES > 1 && at_once ? 0 : kSwap));
+        float2* sums = HALVES > 1 && at_once ? reinterpret_cast<float2*>(swap + HALVES * WARPS * 8 * PITCH) : reinterpret_cast<float2*>(smem + kSums);
 #pragma unroll
         for (i32 h = 0; h < HALVES; ++h) {
             const i32 count = min(8, rows - 8 * h);
-            if (count <= 0) break;
+            const u32 place = ((at_once ? h : 0) * WARPS + warp) * 8;   // of this warp's rows
             const float sum0 = column_sum(st.sum[h][0]), sum1 = column_sum(st.sum[h][1]);
+            if (h == 0 || !at_once) __syncthreads();
+            if (lane < 4) {
+                sums[place + 2 * lane] = make_float2(st.top[h][0], st.top[h][0] == kNegInf ? 0.0f : sum0);
+                sums[place + 2 * lane + 1] = make_float2(st.top[h][1], st.top[h][1] == kNegInf ? 0.0f : sum1);
+            }
 #pragma unroll
-            for (i32 wide = 0; wide < D; wide += WIDE) {
-                __syncthreads();
-                if (lane < 4) {
-                    sums[warp * 8 + 2 * lane] = make_float2(st.top[h][0], st.top[h][0] == kNegInf ? 0.0f : sum0);
-                    sums[warp * 8 + 2 * lane + 1] = make_float2(st.top[h][1], st.top[h][1] == kNegInf ? 0.0f : sum1);
+            for (i32 e = 0; e < 2; ++e) {
+                if (2 * static_cast<i32>(lane4) + e < count) {
+                    float* to = swap + (place + 2 * lane4 + e) * PITCH + 2 * (lane / 4);
+#pragma unroll
+                    for (i32 n = 0; n < D / 16; ++n) *reinterpret_cast<float2*>(to + 16 * n) = make_float2(st.o[n][h][e], st.o[n][h][e + 2]);
                 }
+            }
+            if (at_once && h + 1 < HALVES) continue;
+            __syncthreads();
+            const i32 first = at_once ? 0 : 8 * h;
+            for (i32 i = thread; i < (at_once ? rows : count) * (D / 4); i += THREADS) {
+                const i32 r = i / (D / 4), d = i % (D / 4) * 4, from = r / 8 * WARPS * 8 + r % 8;
+                float top = kNegInf, all = 0.0f;
 #pragma unroll
-                for (i32 e = 0; e < 2; ++e) {
-                    if (2 * static_cast<i32>(lane4) + e < count) {
-                        float* to = swap + (warp * 8 + 2 * lane4 + e) * PITCH + 2 * (lane / 4);
+                for (i32 w = 0; w < WARPS; ++w) top = fmaxf(top, sums[from + w * 8].x);
+                const float zero_top = top == kNegInf ? 0.0f : top;
+                float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
-                        for (i32 n = 0; n < WIDE / 16; ++n) *reinterpret_cast<float2*>(to + 16 * n) = make_float2(st.o[wide / 16 + n][h][e], st.o[wide / 16 + n][h][e + 2]);
-                    }
+                for (i32 w = 0; w < WARPS; ++w) {
+                    const float2 ms = sums[from + w * 8];
+                    const float f = ex2(ms.x - zero_top);
+                    const float4 x = *reinterpret_cast<const float4*>(swap + (from + w * 8) * PITCH + d);
+                    all = fmaf(ms.y, f, all);
+                    acc.x = fmaf(x.x, f, acc.x), acc.y = fmaf(x.y, f, acc.y), acc.z = fmaf(x.z, f, acc.z), acc.w = fmaf(x.w, f, acc.w);
                 }
-                __syncthreads();
-                for (i32 i = thread; i < count * (WIDE / 4); i += THREADS) {
-                    const i32 r = i / (WIDE / 4), d = i % (WIDE / 4) * 4;
-                    float top = kNegInf, all = 0.0f;
-#pragma unroll
-                    for (i32 w = 0; w < WARPS; ++w) top = fmaxf(top, sums[w * 8 + r].x);
-                    const float zero_top = top == kNegInf ? 0.0f : top;
-                    float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll
-                    for (i32 w = 0; w < WARPS; ++w) {
-                        const float2 ms = sums[w * 8 + r];
-                        const float f = ex2(ms.x - zero_top);
-                        const float4 x = *reinterpret_cast<const float4*>(swap + (w * 8 + r) * PITCH + d);
-                        all = fmaf(ms.y, f, all);
-                        acc.x = fmaf(x.x, f, acc.x), acc.y = fmaf(x.y, f, acc.y), acc.z = fmaf(x.z, f, acc.z), acc.w = fmaf(x.w, f, acc.w);
-                    }
-                    if (team_size == 1) {
-                        const float f = all > 0.0f ? v_head * rcp(all) : 0.0f;
-                        const i64 to = out_row(p, b, kv_head, r + 8 * h);
-                        store_out4(p, to * D + wide + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
-                        if (p.lse && wide + d == 0) p.lse[to] = log_sum(top, all);
-                    } else {
-                        __stcg(reinterpret_cast<float4*>(mine + head_floats + (r + 8 * h) * D + wide + d), acc);
-                        if (wide + d == 0) __stcg(reinterpret_cast<float2*>(mine) + r + 8 * h, make_float2(top, all));
-                    }
+                if (team_size == 1) {
+                    const float f = all > 0.0f ? v_head * rcp(all) : 0.0f;
+                    const i64 to = out_row(p, b, kv_head, first + r);
+                    store_out4(p, to * D + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
+                    if (p.lse && d == 0) p.lse[to] = log_sum(top, all);
+                } else {
+                    __stcg(reinterpret_cast<float4*>(mine + head_floats + (first + r) * D + d), acc);
+                    if (d == 0) __stcg(reinterpret_cast<float2*>(mine) + first + r, make_float2(top, all));
                 }
             }
         }
@@ -345,20 +344,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             __syncthreads();
             MARK(5);
             if (*flag) {
-                // Two neighbouring lanes to four dimensions, each for every other CTA; eight loads at once.
-                for (i32 i = thread; i < rows * (D / 2); i += THREADS) {
-                    const i32 r = i / (D / 2), d = i % (D / 2) / 2 * 4;
+                // One lane to four dimensions, or two neighbours of which each takes every other CTA; eight loads at once.
+                const i32 lanes = team_size > 8 ? 2 : 1;
+                for (i32 i = thread; i < rows * (D / 4) * lanes; i += THREADS) {
+                    const i32 r = i / (D / 4 * lanes), d = i % (D / 4 * lanes) / lanes * 4;
                     const float* from = p.partial + static_cast<i64>(unit) * team_size * slot_floats;
                     float top = kNegInf, sum = 0.0f;
                     float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 1
-                    for (i32 w = i % 2; w < team_size; w += 16) {
+                    for (i32 w = i % lanes; w < team_size; w += 8 * lanes) {
                         float2 ms[8];
                         float4 x[8];
 #pragma unroll
                         for (i32 u = 0; u < 8; ++u) {
-                            const float* at = from + static_cast<i64>(w + 2 * u) * slot_floats;
-                            const bool there = w + 2 * u < team_size;
+                            const float* at = from + static_cast<i64>(w + lanes * u) * slot_floats;
+                            const bool there = w + lanes * u < team_size;
                             ms[u] = there ? __ldcg(reinterpret_cast<const float2*>(at) + r) : make_float2(kNegInf, 0.0f);
                             x[u] = there ? __ldcg(reinterpret_cast<const float4*>(at + head_floats + r * D + d)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                         }
@@ -375,12 +375,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                         }
                         top = next_top;
                     }
-                    const float other = __shfl_xor_sync(0xFFFFFFFFu, top, 1), all_top = fmaxf(top, other), f = ex2(top - (all_top == kNegInf ? 0.0f : all_top));
-                    sum *= f, acc.x *= f, acc.y *= f, acc.z *= f, acc.w *= f;
-                    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-                    acc.x += __shfl_xor_sync(0xFFFFFFFFu, acc.x, 1), acc.y += __shfl_xor_sync(0xFFFFFFFFu, acc.y, 1);
-                    acc.z += __shfl_xor_sync(0xFFFFFFFFu, acc.z, 1), acc.w += __shfl_xor_sync(0xFFFFFFFFu, acc.w, 1);
-                    if (i % 2 == 0) {
+                    float all_top = top;
+                    if (lanes == 2) {
+                        all_top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+                        const float f = ex2(top - (all_top == kNegInf ? 0.0f : all_top));
+                        sum *= f, acc.x *= f, acc.y *= f, acc.z *= f, acc.w *= f;
+                        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+                        acc.x += __shfl_xor_sync(0xFFFFFFFFu, acc.x, 1), acc.y += __shfl_xor_sync(0xFFFFFFFFu, acc.y, 1);
+                        acc.z += __shfl_xor_sync(0xFFFFFFFFu, acc.z, 1), acc.w += __shfl_xor_sync(0xFFFFFFFFu, acc.w, 1);
+                    }
+                    if (i % lanes == 0) {
                         const float g = sum > 0.0f ? v_head * rcp(sum) : 0.0f;
                         const i64 to = out_row(p, b, kv_head, r);
                         store_out4(p, to * D + d, acc.x * g, acc.y * g, acc.z * g, acc.w * g);

@@ -74,12 +74,12 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=3, blocks=None, trace=0,
     rows = s.group * s.Sq
     count = lambda keys: ceil_div(rows, 64) * ceil_div(s.Sk, keys) * s.Hkv * s.B
     # Where CTAs of 64 rows by 128 keys are more than one for each SM, fewer and larger ones have less to exchange.
-    keys = keys or (64 if s.D == 256 else 256 if s.D == 64 and count(128) > sms else 128)
+    keys = keys or (64 if s.D == 256 else 256 if s.D <= 128 and count(128) > sms else 128)
     ctas = ctas or min((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), default=8)
     wgs = wgs or (2 if keys == 256 and count(256) > sms else 1)
     if not s.plain or s.Sk > keys * ctas or s.D // 16 % ctas:
         return None
-    blocks = blocks or max(1, (4 if s.D == 64 and keys < 256 else 3 if s.D == 128 else 2) // wgs)   # CTAs on an SM: registers left for the next launch, too
+    blocks = blocks or max(1, (2 if keys == 256 or s.D == 256 else 4 if s.D == 64 else 3) // wgs)   # CTAs on an SM: registers left for the next launch, too
     shared = wgs * 64 * s.D + 3 * keys * s.D + wgs * (s.D // 16 * 2048 + ctas * 512) + 128
     if shared > 232448:
         return None
@@ -118,10 +118,11 @@ def decode_team(units, per_unit, warps, sms):
     """How many CTAs work on a unit together: as many as leave few idle, while each warp has two tiles."""
     most = max(1, per_unit // (2 * warps))
     one_round = max(1, min(most, sms // units))
-    if units * one_round >= 0.9 * sms or units <= sms and one_round == most:
+    if units * one_round * 10 >= 9 * sms or units <= sms and one_round == most:
         return one_round
-    best = max(range(1, min(most, 32) + 1), key=lambda t: (min(0.96, units * t / (ceil_div(units, sms // t) * sms)), -abs(t - 4)))
-    return best
+    # In hundredths of a percent; above 96% nothing is gained, and teams of four are best.
+    busy = lambda t: min(9600, units * t * 10000 // (ceil_div(units, sms // t) * sms))
+    return max(range(1, min(most, 32, sms) + 1), key=lambda t: (busy(t), -abs(t - 4)))
 
 
 STREAM = {64: (128, 3, 4), 128: (64, 3, 4), 256: (64, 2, 3)}   # keys of a tile, warpgroups, stages
@@ -162,9 +163,10 @@ def choose_forward(s, wgs=None, keep=None, poly=None, sms=SMS, persistent=True, 
     wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
     row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = row_tiles * s.Hq * s.B
-    # Under 8k keys the heads of a section share the L2; over it their few tiles would leave the SMs uneven.
-    l2_bytes = l2_bytes or (24 << 20 if s.Sk < 8192 else 1 << 40)
-    section = max(1, min(s.Hq * s.B, l2_bytes // max(1, 2 * s.Sk * s.D))) if s.causal else 1
+    # Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
+    heads = s.Hq * s.B
+    sections = ceil_div(heads * 2 * s.Sk * s.D, l2_bytes or (80 << 20 if s.Sk < 8192 else 1 << 50))
+    section = ceil_div(heads, sections) if s.causal else 1
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
     if trace:
         defines["WS_TRACE"] = 1
@@ -177,8 +179,9 @@ def choose(s, sms=SMS):
     """The kernel that we would run."""
     rows = s.group * s.Sq
     tiny = choose_tiny(s, sms=sms)
-    ctas = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] if tiny else 0
-    if tiny and ctas <= (sms if rows <= 16 else 4 * sms):
+    # In CTAs of 64 rows by 128 keys, however large those of this choice are.
+    size = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] * (tiny.block // 128) * max(1, tiny.boxes[1] // 128) if tiny else 0
+    if tiny and size <= (sms if rows <= 16 else 4 * sms):
         return tiny
     if rows <= 16:
         return choose_decode(s, sms=sms)
