@@ -30,6 +30,12 @@ pub struct Common {
     /// Which line of toolkits to look for and to fetch: 13 or, for older drivers, 12
     #[arg(long, global = true, value_name = "LINE", default_value_t = 13, value_parser = clap::value_parser!(u8).range(12..=13))]
     pub toolkit_line: u8,
+    /// Write the findings as SARIF 2.1.0 too, for code hosts and editors
+    #[arg(long, global = true, value_name = "FILE")]
+    pub sarif: Option<PathBuf>,
+    /// Write the results as JUnit XML too, for CI systems
+    #[arg(long, global = true, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
     /// Say more about what is done
     #[arg(long, short, global = true)]
     pub verbose: bool,
@@ -63,6 +69,12 @@ pub enum Command {
     Cache {
         #[command(subcommand)]
         action: Option<CacheCommand>,
+    },
+    /// RUN/report.md and RUN/report.html, one file that opens anywhere, from what the run's folder holds
+    Report {
+        /// The run's folder
+        #[arg(default_value = "runs/latest")]
+        run: PathBuf,
     },
     /// What this machine can do, and the next step for what it cannot
     Doctor,

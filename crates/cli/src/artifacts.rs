@@ -7,13 +7,17 @@ use crate::toolkits;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use warpsmith_compile::{Artifact, ChildCommand, CompileFailure, Compiler, Layer, Limits, Need, Request, ToolError};
+use warpsmith_eval::error_map::sha256;
 use warpsmith_eval::{ArtifactSource, Layered};
+
+/// Evidence of a run: (candidate's canonical name, or nothing for what all share; path under that folder) -> bytes. Sources with what they include, PTX, machine code
+/// where a compiler made it here, ptxas's words, or the log of a failure.
+pub type Kept = BTreeMap<(String, String), Vec<u8>>;
 
 /// An [`ArtifactSource`] that remembers.
 pub struct Artifacts {
     source: Layered<'static>,
-    /// (candidate's canonical name, file name) -> PTX, or the log of a failure.
-    kept: Mutex<BTreeMap<(String, String), String>>,
+    kept: Mutex<Kept>,
     toolkits: Mutex<Vec<String>>,
 }
 
@@ -35,8 +39,8 @@ impl Artifacts {
         Ok(Artifacts { source: Layered::new(layer, find), kept: Mutex::default(), toolkits: Mutex::default() })
     }
 
-    /// What was given so far: (canonical name, file name) -> text.
-    pub fn kept(&self) -> BTreeMap<(String, String), String> {
+    /// What was given so far.
+    pub fn kept(&self) -> Kept {
         lock(&self.kept).clone()
     }
 
@@ -50,20 +54,58 @@ impl Artifacts {
 impl ArtifactSource for Artifacts {
     fn artifact(&self, request: &Request) -> Result<Result<Artifact, CompileFailure>, ToolError> {
         let answer = self.source.artifact(request)?;
-        let (name, kept) = match &answer {
+        let mut files = Vec::new();
+        match &answer {
             Ok(artifact) => {
                 let mut ids = lock(&self.toolkits);
                 if !ids.contains(&artifact.toolkit.0) {
                     ids.push(artifact.toolkit.0.clone());
                 }
                 let short = artifact.ptx_sha256.get(..12).unwrap_or(&artifact.ptx_sha256);
-                (format!("{}-{short}.ptx", request.target), artifact.ptx.clone())
+                let stem = format!("compile/{}-{short}", request.target);
+                files.push((format!("{stem}.ptx"), artifact.ptx.clone().into_bytes()));
+                files.push((format!("{stem}.log"), artifact.log.clone().into_bytes()));
+                files.extend(artifact.cubin.clone().map(|cubin| (format!("{stem}.cubin"), cubin)));
             }
-            Err(failure) => (format!("{}.log", request.target), format!("{failure}\n\n{}", failure.log())),
-        };
-        lock(&self.kept).insert((request.name.clone(), name), kept);
+            Err(failure) => {
+                let text = format!("{failure}\n\n{}", failure.log());
+                files.push((format!("compile/{}.log", request.target), text.into_bytes()));
+            }
+        }
+        let mut kept = lock(&self.kept);
+        for (path, bytes) in files {
+            kept.insert((request.name.clone(), path), bytes);
+        }
+        keep_source(&mut kept, request);
         Ok(answer)
     }
+}
+
+/// The candidate's file and what it includes. Two files of one name in one run are told apart by their hash.
+fn keep_source(kept: &mut Kept, request: &Request) {
+    let name = warpsmith_builtin::canonical_name(&request.name);
+    put(kept, &request.name, format!("source/{name}"), request.source.as_bytes());
+    // What cannot be resolved is a failure of the compile gate, which says so itself.
+    let Ok(Ok(resolved)) = request.resolve() else { return };
+    for file in &resolved.files {
+        if file.builtin {
+            // The same for all candidates, so the run keeps it once.
+            kept.entry((String::new(), format!("include/{}", file.name))).or_insert_with(|| file.text.clone());
+        } else {
+            put(kept, &request.name, format!("source/{}", file.name), &file.text);
+        }
+    }
+}
+
+fn put(kept: &mut Kept, name: &str, mut path: String, bytes: &[u8]) {
+    if kept.get(&(name.to_string(), path.clone())).is_some_and(|there| there != bytes) {
+        let hash = &sha256(bytes)[..12];
+        path = match path.rsplit_once('.') {
+            Some((stem, ending)) => format!("{stem}-{hash}.{ending}"),
+            None => format!("{path}-{hash}"),
+        };
+    }
+    kept.insert((name.to_string(), path), bytes.to_vec());
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

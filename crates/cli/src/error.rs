@@ -65,12 +65,16 @@ impl From<warpsmith_spec::SpecError> for CliError {
 
 impl From<warpsmith_store::RunDirError> for CliError {
     fn from(e: warpsmith_store::RunDirError) -> Self {
-        use warpsmith_store::RunDirError::{Exists, Journal, NotWritable};
+        use warpsmith_store::RunDirError::{DamagedJournal, Exists, Journal, NoRun, NotWritable};
         let text = e.to_string();
         match e {
             Exists(_) => CliError::usage("run-exists", text).hint("name another folder with --out, or remove that one"),
             NotWritable { .. } => CliError::environment("output-not-writable", text)
                 .hint("choose a folder that you may write to with --out"),
+            NoRun { .. } => CliError::usage("run-unreadable", text)
+                .hint("name the folder that a run wrote, such as runs/latest; `warpsmith history` lists those here"),
+            DamagedJournal { .. } => CliError::usage("run-unreadable", text)
+                .hint("take journal.jsonl from where the run was made, or move it away: then summary.json is read"),
             Journal(_) => CliError::usage("run-unreadable", text).hint("is it the folder of a warpsmith run?"),
         }
     }

@@ -10,6 +10,7 @@ mod interrupt;
 mod output;
 mod paths;
 mod progress;
+mod reports;
 mod session;
 mod toolkits;
 
@@ -50,6 +51,7 @@ fn dispatch(cli: &Cli) -> Result<i32, CliError> {
         Some(Command::New(what)) => cmd::new::new(common, what),
         Some(Command::Toolkit { fetch }) => cmd::toolkit::toolkit(common, *fetch),
         Some(Command::Cache { action }) => cmd::cache::cache(common, action.as_ref()),
+        Some(Command::Report { run }) => cmd::report::report(common, run),
         Some(Command::Doctor) => cmd::doctor::doctor(common),
     }
 }

@@ -3,7 +3,7 @@
 use crate::args::Common;
 use crate::artifacts::Artifacts;
 use crate::error::CliError;
-use crate::{interrupt, output};
+use crate::{interrupt, output, reports};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use warpsmith_report as report;
@@ -94,9 +94,10 @@ impl Session {
     pub fn finish(mut self, common: &Common, tasks: &[Task], artifacts: &Artifacts) -> Result<i32, CliError> {
         self.environment.toolkit = artifacts.toolkit_ids().or(self.environment.toolkit);
         self.run.push(Event::Environment { environment: self.environment.clone() })?;
-        for ((candidate, file), text) in artifacts.kept() {
-            let folder = candidate_folder(&candidate).join("compile");
-            self.run.write(&folder.join(safe(&file)), text.as_bytes())?;
+        for ((candidate, file), bytes) in artifacts.kept() {
+            let folder = if candidate.is_empty() { PathBuf::new() } else { candidate_folder(&candidate) };
+            let file: PathBuf = file.split('/').map(safe).collect();
+            self.run.write(&folder.join(file), &bytes)?;
         }
         let criteria = criteria(&self.run.record()?, tasks);
         if !criteria.is_empty() {
@@ -106,8 +107,9 @@ impl Session {
         let exit_code = if self.interrupted { interrupt::EXIT } else { exit_code(&record) };
         self.run.push(Event::RunFinished { exit_code })?;
         let text = summary(&record)?;
-        self.run.write(Path::new("report.md"), report::markdown(&record).as_bytes())?;
         self.run.write(Path::new("summary.json"), text.as_bytes())?;
+        reports::write(self.run.path(), self.run.path())?;
+        reports::for_ci(common, &record)?;
         if common.json {
             output::out(&text);
         } else {

@@ -3,6 +3,7 @@
 //! Errors are relative, of the whole and of the worst row: an absolute limit lets kernels pass that skip 3% of the keys at 4,096
 //! keys. NaN and infinities are wrong wherever the reference is finite, and it always is.
 
+use crate::error_map::{error_map, sha256};
 use crate::finding::Code;
 use crate::metrics::{Relative, elementwise, relative};
 use crate::oracle::{Expected, Limits};
@@ -40,6 +41,8 @@ pub fn check(expected: &Expected, limits: &Limits, bytes: &[u8]) -> (CheckRecord
         },
         rows_checked: expected.rows.is_some().then(|| expected.rows_checked()),
         rows_total: expected.rows.is_some().then(|| expected.rows_total()),
+        sha256: Some(sha256(bytes)),
+        error_map: error_map(expected, &got, limits.kernel.worst_row),
     };
     let mut findings = Vec::new();
     let name = &expected.spec.name;

@@ -162,6 +162,7 @@ fn blank(
         scales: workload.scales.to_string(),
         seed: workload.seed,
         target: target.name.to_string(),
+        source_sha256: Some(crate::error_map::sha256(subject.candidate.source.as_bytes())),
         config: setting.config.clone(),
         levers: setting.levers.clone(),
         backend: ctx.backend.word().to_string(),

@@ -13,6 +13,7 @@ pub mod check;
 pub mod compile_gate;
 pub mod draw;
 pub mod error;
+pub mod error_map;
 pub mod evaluate;
 pub mod finding;
 pub mod guard;

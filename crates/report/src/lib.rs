@@ -1,13 +1,26 @@
-//! Records -> text for people: a terminal's table and `report.md`. Pure functions; nothing is read, run or judged here.
+//! Records -> text for people: a terminal's table, `report.md` and `report.html`. Pure functions; nothing is read, run or judged here.
 //!
 //! Every text says where the verdict comes from: a pass on the PTX machine is always called `not run on a GPU`.
 
+mod claims;
+mod html;
+mod junit;
 mod markdown;
+mod material;
+mod measured;
+mod next;
 mod rows;
+mod sarif;
 mod summary;
 mod terminal;
 
+pub use claims::{Claim, ClaimStatus, claims};
+pub use html::html;
+pub use junit::junit;
 pub use markdown::markdown;
+pub use material::{Material, folder, safe};
+pub use next::{Step, again, next_steps, typed};
+pub use sarif::sarif;
 pub use summary::{Overall, next_step, overall};
 pub use terminal::terminal;
 

@@ -1,24 +1,48 @@
 //! `report.md`: the run for a pull request or a job summary. Verdict and conditions first, then gates with evidence.
 
 use crate::NOT_ON_A_GPU;
+use crate::material::Material;
 use crate::rows::{HEAD, cells, figure, worst_check};
 use crate::summary::{next_step, overall, place, short, word};
 use warpsmith_spec::record::{ResultRecord, RunRecord, Severity, VerdictWord};
 
 /// The whole report. Cells are escaped: a candidate's name or message cannot break out of its table.
-pub fn markdown(record: &RunRecord) -> String {
+pub fn markdown(material: &Material) -> String {
+    let record = material.record;
     let overall = overall(record);
     let mut text =
         format!("# {}\n\n**{}.**\n\n{}\n\n", escape(&record.run.name), overall.sentence(), escape(&next_step(record)));
+    for note in &material.notes {
+        text.push_str(&format!("> {}\n\n", escape(note)));
+    }
     conditions(record, &mut text);
     results(record, &mut text);
     findings("Findings", record.results.iter().filter(|r| r.verdict != VerdictWord::Passed), &mut text);
     findings("Shown because they must fail", record.examples.iter(), &mut text);
     evidence(record, &mut text);
+    proved(material, &mut text);
     not_applicable(record, &mut text);
     accept(record, &mut text);
-    text.push_str(&format!("## Reproduce\n\n```\n{}\n```\n", record.run.command.join(" ")));
+    reproduce(material, &mut text);
     text
+}
+
+/// What is proved and what is not, the same list for every run.
+fn proved(material: &Material, text: &mut String) {
+    text.push_str("## What is proved, and what is not\n\n| claim | status | how far | shown by |\n|---|---|---|---|\n");
+    for cells in crate::claims::rows(material) {
+        text.push_str(&row(cells.into_iter()));
+    }
+    text.push('\n');
+}
+
+fn reproduce(material: &Material, text: &mut String) {
+    text.push_str("## Next, and how to reproduce\n\n");
+    for step in crate::next::next_steps(material) {
+        text.push_str(&format!("{}\n\n```\n{}\n```\n\n", escape(&step.why), step.command.replace("```", "")));
+    }
+    let command = crate::next::typed(&material.record.run.command);
+    text.push_str(&format!("This run was made by\n\n```\n{}\n```\n", command.replace("```", "")));
 }
 
 fn conditions(record: &RunRecord, text: &mut String) {

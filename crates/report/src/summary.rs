@@ -57,7 +57,8 @@ pub fn next_step(record: &RunRecord) -> String {
     let again = format!("warpsmith check {} --shapes {} --seeds {}", bad.candidate, bad.shape, bad.seed);
     match &bad.finding {
         Some(f) => {
-            let place = place(f.file.as_deref(), f.line);
+            // Without a line the file says nothing that the candidate's name does not.
+            let place = f.line.map_or_else(String::new, |_| place(f.file.as_deref(), f.line));
             format!("next: mend {}{place}, see `warpsmith explain {}`, then `{again}`", bad.candidate, f.code)
         }
         None => format!("next: `{again}`"),

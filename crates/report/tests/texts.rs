@@ -1,7 +1,7 @@
 //! What people are told: nothing is claimed of a GPU, a finding is told once with its line, hostile names stay text.
 
 use serde_json::json;
-use warpsmith_report::{markdown, overall, terminal};
+use warpsmith_report::{Material, markdown, overall, terminal};
 use warpsmith_spec::record::RunRecord;
 
 fn result(candidate: &str, shape: &str, verdict: &str, finding: Option<serde_json::Value>) -> serde_json::Value {
@@ -36,7 +36,7 @@ fn fault(line: u32) -> serde_json::Value {
 #[test]
 fn a_pass_on_the_cpu_says_so_in_every_text() {
     let record = record(vec![result("k.cu", "tiny", "passed", None)]);
-    for text in [terminal(&record), markdown(&record)] {
+    for text in [terminal(&record), markdown(&Material::of(&record))] {
         assert!(text.contains("not run on a GPU"), "{text}");
         assert!(!text.to_lowercase().contains("faster"), "{text}");
     }
@@ -71,7 +71,7 @@ fn findings_at_different_lines_are_each_told() {
 
 #[test]
 fn a_hostile_name_cannot_break_out_of_its_cell() {
-    let text = markdown(&record(vec![result("a|b<script>\n## x.cu", "tiny", "passed", None)]));
+    let text = markdown(&Material::of(&record(vec![result("a|b<script>\n## x.cu", "tiny", "passed", None)])));
     assert!(!text.contains("<script>") && !text.contains("\n## x"), "{text}");
     let row = text.lines().find(|l| l.contains("script")).unwrap();
     assert_eq!(row.matches('|').count() - row.matches("\\|").count(), 12, "eleven cells: {row}");

@@ -196,6 +196,42 @@ pub struct CheckRecord {
     pub rows_checked: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows_total: Option<u64>,
+    /// SHA-256 of the whole output's bytes: two runs with the same one gave the same bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Where it errs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_map: Option<ErrorMap>,
+}
+
+/// Where an output errs, one character for each cell, at most a few kilobytes in all.
+///
+/// A character is the relative error of the cell's worst row as a part of the limit on rows: `0` up to 1/8, `1` up to 1/4, `2` up to
+/// 1/2, `3` up to the limit itself; beyond it `4` up to 2 times, `5` 4, `6` 8, `7` 16, `8` 64 times, `9` more; `n` holds a value
+/// that is not finite, `.` was not judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorMap {
+    /// A line for each group of the leading indices (batch and head), a character for each tile of rows.
+    pub tiles: Vec<String>,
+    /// Leading indices that a line stands for, and rows that a character does.
+    pub leading_per_line: u64,
+    pub rows_per_tile: u64,
+    /// All tiles of 16 rows laid upon each other: a line for each row of the tile, a character for each group of columns. Faults in
+    /// the layout of fragments show here.
+    pub within: Vec<String>,
+    pub columns_per_cell: u64,
+}
+
+impl ErrorMap {
+    /// A character for an error as a part of the limit.
+    pub fn level(share: f64) -> char {
+        const STEPS: [f64; 9] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0];
+        if !share.is_finite() {
+            return 'n';
+        }
+        let at = STEPS.iter().position(|s| share <= *s).unwrap_or(STEPS.len());
+        char::from_digit(at as u32, 10).unwrap_or('9')
+    }
 }
 
 /// One candidate on one workload for one target.
@@ -211,6 +247,9 @@ pub struct ResultRecord {
     pub scales: String,
     pub seed: u64,
     pub target: String,
+    /// SHA-256 of the candidate's file; the run keeps the text under the candidate's `source/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_sha256: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
     pub levers: BTreeMap<String, crate::levers::LeverValue>,

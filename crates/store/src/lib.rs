@@ -7,12 +7,14 @@
 
 mod atomic;
 mod journal;
+mod loaded;
 mod log;
 mod loop_dir;
 mod run_dir;
 
 pub use atomic::write_atomic;
 pub use journal::{Event, JournalError, fold, read_journal};
+pub use loaded::{Ended, LoadedRun, read_summary};
 pub use log::{Log, LogError};
 pub use loop_dir::{LoopDir, LoopDirError, hash as text_hash};
 pub use run_dir::{RunDir, RunDirError, stamp_now, timestamp_now};

@@ -14,6 +14,10 @@ pub enum RunDirError {
     Exists(PathBuf),
     #[error("cannot write the run to {path}: {source}", path = .path.display())]
     NotWritable { path: PathBuf, source: io::Error },
+    #[error("{path} is not the folder of a run: {why}", path = .path.display())]
+    NoRun { path: PathBuf, why: String },
+    #[error("{source}; its summary.json is whole and can be read by itself")]
+    DamagedJournal { source: JournalError },
     #[error(transparent)]
     Journal(#[from] JournalError),
 }

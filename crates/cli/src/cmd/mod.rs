@@ -8,4 +8,5 @@ pub mod evolve;
 pub mod explain;
 pub mod list;
 pub mod new;
+pub mod report;
 pub mod toolkit;

@@ -1,0 +1,181 @@
+//! The first screen: whether to merge, in ten seconds; under which conditions; and the gates with their evidence.
+
+use super::markup::{Column, esc, para, prose, table, word};
+use crate::NOT_ON_A_GPU;
+use crate::material::Material;
+use crate::measured::measured;
+use crate::rows::status;
+use crate::summary::{next_step, overall};
+use std::collections::BTreeMap;
+use warpsmith_spec::record::{GateStatus, ResultRecord, Severity, VerdictWord};
+
+/// The class and the words of the verdict on the whole run.
+pub(super) fn headline(material: &Material) -> (&'static str, String) {
+    let record = material.record;
+    let overall = overall(record);
+    let slower = slower(&record.results);
+    let missed = record.accept.iter().filter(|c| c.status == "missed").count();
+    if overall.judged == 0 {
+        return ("warn", "Nothing was judged".into());
+    }
+    if !overall.all_passed() {
+        return (
+            "bad",
+            format!("Do not merge: {} of {} results did not pass", overall.judged - overall.passed, overall.judged),
+        );
+    }
+    if missed > 0 {
+        return ("bad", format!("Right, but {missed} of {} criteria are missed", record.accept.len()));
+    }
+    let timed = record.results.iter().filter(|r| r.backend == "gpu").filter_map(measured).count();
+    match (overall.on_gpu, timed) {
+        (_, n) if n > 0 && slower > 0 => {
+            ("warn", format!("Right, but slower than a baseline in {slower} of {n} measurements"))
+        }
+        (_, n) if n > 0 => ("ok", "Right, and measured on a GPU".into()),
+        (true, _) => ("ok", "Right on a GPU; no time was taken".into()),
+        (false, _) => ("ok", "Right on the PTX machine; not run on a GPU, no time was taken".into()),
+    }
+}
+
+fn slower(results: &[ResultRecord]) -> usize {
+    results.iter().filter_map(measured).filter(|m| m.baselines.iter().any(|b| b.class == "regression")).count()
+}
+
+pub(super) fn head(material: &Material) -> String {
+    let record = material.record;
+    let (class, words) = headline(material);
+    let sign = match class {
+        "ok" => "\u{2713}",
+        "bad" => "\u{2717}",
+        _ => "\u{25d0}",
+    };
+    let overall = overall(record);
+    let mut text = format!(
+        "<div class=\"verdict {class}\"><strong>{sign} {}</strong>\n<p>{}.</p>",
+        esc(&words),
+        esc(&overall.sentence())
+    );
+    if let Some(bad) = record.results.iter().find(|r| r.verdict != VerdictWord::Passed)
+        && let Some(finding) = bad.findings.iter().find(|f| f.severity == Severity::Error)
+    {
+        let place = crate::summary::place(finding.file.as_deref(), finding.line);
+        text.push_str(&format!(
+            "<p><b>Why:</b> {}{}: {}</p>",
+            esc(&crate::summary::short(bad)),
+            esc(&place),
+            esc(&first_sentence(&finding.message))
+        ));
+    }
+    let next = next_step(record);
+    text.push_str(&format!("<p><b>Next:</b> {}</p></div>\n", prose(next.strip_prefix("next: ").unwrap_or(&next))));
+    for note in &material.notes {
+        text.push_str(&format!("<p class=\"warn\">\u{25d0} {}</p>\n", esc(note)));
+    }
+    text.push_str(&conditions(material));
+    text
+}
+
+/// A message's beginning, for a place where a long one would hide the rest.
+fn first_sentence(message: &str) -> String {
+    match message.char_indices().nth(240) {
+        Some((at, _)) => format!("{}\u{2026}", &message[..at]),
+        None => message.to_string(),
+    }
+}
+
+fn conditions(material: &Material) -> String {
+    let record = material.record;
+    let mut rows: Vec<(&str, String)> = vec![
+        (
+            "Judged on",
+            record.environment.device.clone().map_or_else(
+                || {
+                    format!(
+                        "the PTX machine on the CPU ({} {}): what passed is {NOT_ON_A_GPU}",
+                        record.environment.os, record.environment.arch
+                    )
+                },
+                |d| format!("GPU: {d}"),
+            ),
+        ),
+        ("Compiler", record.environment.toolkit.clone().unwrap_or_else(|| "none was needed".into())),
+        ("Started", record.run.started.clone()),
+    ];
+    let measured: BTreeMap<(String, String), usize> =
+        record.results.iter().filter_map(measured).flat_map(|m| m.conditions).fold(BTreeMap::new(), |mut all, c| {
+            *all.entry(c).or_default() += 1;
+            all
+        });
+    if !measured.is_empty() {
+        let words: Vec<_> =
+            measured.iter().take(12).map(|((k, v), n)| format!("{} {v} ({n} results)", k.replace('_', " "))).collect();
+        rows.push(("Measured at", words.join(", ")));
+    }
+    if let Some(commit) = &record.run.git_commit {
+        let state = if record.run.git_dirty == Some(true) { ", with uncommitted changes" } else { ", clean" };
+        rows.push(("Commit", format!("{commit}{state}")));
+    }
+    rows.push(("Command", record.run.command.join(" ")));
+    let mut text = String::from("<dl>\n");
+    for (name, value) in rows {
+        text.push_str(&format!("<dt>{name}</dt><dd>{}</dd>\n", esc(&value)));
+    }
+    text.push_str("</dl>\n");
+    text
+}
+
+/// One row for each gate: how many results passed it, and what shows that.
+pub(super) fn gates(material: &Material) -> String {
+    let results = &material.record.results;
+    if results.is_empty() {
+        return para("No result: no candidate was applicable, or the run ended before its first one.");
+    }
+    type Of = fn(&ResultRecord) -> GateStatus;
+    let gates: [(&str, &str, Of, &str); 4] = [
+        (
+            "1 compile",
+            "for all targets, within the budgets that are set",
+            |r| r.gates.compile,
+            "PTX and ptxas's words under candidates/*/compile, the sources under candidates/*/source",
+        ),
+        (
+            "2 correctness",
+            "values against f64 by two limits; memory, races, barriers",
+            |r| r.gates.correctness,
+            "one file for each result under candidates/*/correctness",
+        ),
+        (
+            "3 performance",
+            "timed by stated methods, beside baselines",
+            |r| r.gates.performance,
+            "samples and conditions in summary.json, under measurement",
+        ),
+        (
+            "4 profile",
+            "hardware counters and what bounds the kernel",
+            |r| r.gates.profile,
+            "under candidates/*/profile",
+        ),
+    ];
+    let rows = gates.map(|(name, what, of, evidence)| {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for r in results {
+            *counts.entry(status(of(r))).or_default() += 1;
+        }
+        let words: Vec<_> = counts.iter().map(|(s, n)| format!("{} {n} of {}", word(s), results.len())).collect();
+        let ran = counts.keys().any(|s| matches!(*s, "passed" | "failed"));
+        let evidence = if ran { esc(evidence) } else { "<span class=\"muted\">nothing: it did not run</span>".into() };
+        vec![esc(name), esc(what), words.join("<br>"), evidence]
+    });
+    table(
+        "Each gate is looked at only where the one before it passed",
+        &[
+            ("gate", Column::Text),
+            ("what it asks", Column::Text),
+            ("results", Column::Text),
+            ("evidence in the run", Column::Text),
+        ],
+        rows,
+    )
+}
