@@ -76,6 +76,18 @@ pub enum Command {
         #[arg(default_value = "runs/latest")]
         run: PathBuf,
     },
+    /// What got faster, slower, or cannot be told, and what else changed: ratio = old time / new time
+    Compare(CompareArgs),
+    /// One archive with all that a reviewer needs (--out FILE); `evidence verify FILE` checks one
+    Evidence(EvidenceArgs),
+    /// Runs over time; with a kernel's name, that kernel's way through them
+    History(HistoryArgs),
+    /// A run in under 2,000 tokens, for a colleague or a coding agent
+    Brief {
+        /// The run's folder
+        #[arg(default_value = "runs/latest")]
+        run: PathBuf,
+    },
     /// What this machine can do, and the next step for what it cannot
     Doctor,
 }
@@ -101,6 +113,57 @@ pub enum NewCommand {
     },
     /// The folder NAME with task.toml and reference.py
     Task { name: String },
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// A run's folder, a summary.json kept as a baseline, or one kernel of either: RUN:KERNEL or RUN:KERNEL,LEVER=VALUE
+    pub old: String,
+    /// The same; KERNEL alone is one of OLD's run
+    pub new: String,
+    /// Compare although conditions differ; they are named all the same
+    #[arg(long)]
+    pub allow_unequal: bool,
+    /// Exit with 1 if a pair is so much worse: 'slower-than 3%', 'more-error-than 10%', 'more-work-than 5%',
+    /// 'more-registers-than 8', 'more-shared-than 1024', 'more-spills-than 0'
+    #[arg(long, value_name = "RULE")]
+    pub fail_if: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct EvidenceArgs {
+    #[command(subcommand)]
+    pub action: Option<EvidenceCommand>,
+    /// The run's folder
+    #[arg(default_value = "runs/latest")]
+    pub run: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum EvidenceCommand {
+    /// Check every checksum, then all that can be done again on this machine
+    Verify {
+        file: PathBuf,
+        /// Do not execute the kernels again
+        #[arg(long)]
+        no_rerun: bool,
+        /// Stop executing after so many seconds; what is left is said
+        #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+        seconds: u64,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// A kernel, or the beginning of its levels' names: `level` finds level_00 to level_08
+    pub kernel: Option<String>,
+    /// The folder that holds the runs
+    #[arg(long, default_value = "runs", value_name = "DIR")]
+    pub runs: PathBuf,
+    /// What an hour of the GPU costs, in dollars
+    #[arg(long, value_name = "DOLLARS")]
+    pub price: Option<f64>,
 }
 
 #[derive(Debug, Args, Default, Clone)]

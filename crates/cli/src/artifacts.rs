@@ -23,6 +23,15 @@ pub struct Artifacts {
 
 impl Artifacts {
     pub fn new(common: &Common) -> Result<Self, CliError> {
+        Self::with(common, true)
+    }
+
+    /// With what is on this machine only: nothing is fetched.
+    pub fn offline(common: &Common) -> Result<Self, CliError> {
+        Self::with(common, false)
+    }
+
+    fn with(common: &Common, fetch: bool) -> Result<Self, CliError> {
         // A toolkit that is asked for by name makes everything anew.
         let layer: Option<&'static Layer> = match &common.toolkit {
             Some(_) => None,
@@ -32,7 +41,7 @@ impl Artifacts {
         let common = common.clone();
         let find = move |request: &Request| -> Result<Arc<Compiler>, ToolError> {
             let need = Need::of(std::slice::from_ref(&request.target), [request.source.as_str()]);
-            let toolkit = toolkits::find_or_fetch(&common, need)?;
+            let toolkit = if fetch { toolkits::find_or_fetch(&common, need)? } else { toolkits::find(&common, need)? };
             let child = ChildCommand::this_program()?;
             Ok(Arc::new(Compiler::new(toolkit, toolkits::artifact_cache(), Limits::default(), child)))
         };

@@ -52,6 +52,10 @@ fn dispatch(cli: &Cli) -> Result<i32, CliError> {
         Some(Command::Toolkit { fetch }) => cmd::toolkit::toolkit(common, *fetch),
         Some(Command::Cache { action }) => cmd::cache::cache(common, action.as_ref()),
         Some(Command::Report { run }) => cmd::report::report(common, run),
+        Some(Command::Compare(args)) => cmd::compare::compare(common, args),
+        Some(Command::Evidence(args)) => cmd::evidence::evidence(common, args),
+        Some(Command::History(args)) => cmd::history::history(common, args),
+        Some(Command::Brief { run }) => cmd::brief::brief(common, run),
         Some(Command::Doctor) => cmd::doctor::doctor(common),
     }
 }

@@ -39,6 +39,13 @@ pub fn find_or_fetch(common: &Common, need: Need) -> Result<Toolkit, ToolError> 
     warpsmith_compile::find_or_fetch(&search, &mut |event| shown.event(&event))
 }
 
+/// The toolkit that fits, if this machine has one.
+pub fn find(common: &Common, need: Need) -> Result<Toolkit, ToolError> {
+    let found = warpsmith_compile::find(&request(common, need, false)?);
+    let reasons = found.reasons();
+    found.chosen.ok_or_else(|| ToolError::NoToolkit { reasons, next: "`warpsmith toolkit --fetch` gets one".into() })
+}
+
 /// One line about a toolkit.
 pub fn describe(toolkit: &Toolkit) -> String {
     let (major, minor, patch) = toolkit.version;

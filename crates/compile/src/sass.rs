@@ -14,8 +14,21 @@ use std::process::Command;
 /// Opcodes by function, or why they are not known.
 pub(crate) type Counted = Result<BTreeMap<String, BTreeMap<String, u64>>, String>;
 
-/// Disassembles the cubin that ptxas left in this folder.
+/// Counts the opcodes of the cubin that ptxas left in this folder.
 pub(crate) fn count(toolkit: &Toolkit, folder: &Path, limits: &Limits) -> Result<Counted, ToolError> {
+    Ok(disassemble(toolkit, folder, ".kernel.cubin", limits)?.map(|text| parse(&text)))
+}
+
+/// The SASS of a cubin as the toolkit's disassembler prints it, or why there is none.
+///
+/// # Errors
+/// The disassembler cannot be started.
+pub fn disassemble(
+    toolkit: &Toolkit,
+    folder: &Path,
+    cubin: &str,
+    limits: &Limits,
+) -> Result<Result<String, String>, ToolError> {
     let mut command = match (&toolkit.nvdisasm, &toolkit.cuobjdump) {
         (Some(nvdisasm), _) => Command::new(nvdisasm),
         (None, Some(cuobjdump)) => {
@@ -25,7 +38,7 @@ pub(crate) fn count(toolkit: &Toolkit, folder: &Path, limits: &Limits) -> Result
         }
         (None, None) => return Ok(Err("this toolkit has no SASS disassembler (nvdisasm or cuobjdump)".into())),
     };
-    command.current_dir(folder).arg(".kernel.cubin");
+    command.current_dir(folder).arg(cubin);
     let bounds = Bounds { seconds: limits.seconds, memory_bytes: Some(limits.memory_bytes), output_bytes: 256 << 20 };
     let ended = process::run(command, Vec::new(), bounds, &mut || {})?;
     if ended.timed_out || ended.truncated || !ended.status.success() {
@@ -36,7 +49,7 @@ pub(crate) fn count(toolkit: &Toolkit, folder: &Path, limits: &Limits) -> Result
             said.lines().next().unwrap_or("it says nothing")
         )));
     }
-    Ok(Ok(parse(&ended.stdout_text())))
+    Ok(Ok(ended.stdout_text()))
 }
 
 /// Both print instructions as `/*0830*/  @P0 QMMA.16832.F32.E4M3.E4M3 R56, ...`, nvdisasm after a label `.text.NAME:`, cuobjdump after

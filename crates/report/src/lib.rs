@@ -2,7 +2,10 @@
 //!
 //! Every text says where the verdict comes from: a pass on the PTX machine is always called `not run on a GPU`.
 
+mod brief;
 mod claims;
+mod compare;
+mod history;
 mod html;
 mod junit;
 mod markdown;
@@ -14,7 +17,10 @@ mod sarif;
 mod summary;
 mod terminal;
 
+pub use brief::brief;
 pub use claims::{Claim, ClaimStatus, claims};
+pub use compare::{Comparison, Difference, Outputs, Pair, Rule, RuleStatus, Side, Speed, SpeedClass, comparison_text};
+pub use history::{KernelLine, RunLine, history_text, matches, run_line};
 pub use html::html;
 pub use junit::junit;
 pub use markdown::markdown;

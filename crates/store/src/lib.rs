@@ -5,14 +5,18 @@
 //! again at will. Nothing here knows how a kernel is judged, nor prints anything.
 //! Limits: a journal line of at most 16 MiB; a torn last line (a kill in mid-write) is dropped on reading.
 
+mod archive;
 mod atomic;
+mod index;
 mod journal;
 mod loaded;
 mod log;
 mod loop_dir;
 mod run_dir;
 
+pub use archive::{Archive, ArchiveError, MANIFEST, Manifest, ManifestFile, pack, sha256, unpack};
 pub use atomic::write_atomic;
+pub use index::{IndexNote, RunIndex, gpu_seconds};
 pub use journal::{Event, JournalError, fold, read_journal};
 pub use loaded::{Ended, LoadedRun, read_summary};
 pub use log::{Log, LogError};

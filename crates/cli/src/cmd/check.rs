@@ -226,6 +226,7 @@ fn show(example: &Entry, catalog: &Catalog, context: &Context, session: &mut Ses
     Ok(())
 }
 
+/// A candidate with its task, as the gates take it.
 pub(super) fn subject(catalog: &Catalog, entry: &Entry) -> Result<Subject, CliError> {
     Ok(Subject {
         candidate: Arc::new(entry.candidate.clone()),

@@ -1,11 +1,15 @@
 //! One file a command.
 
 pub mod bench;
+pub mod brief;
 pub mod cache;
 pub mod check;
+pub mod compare;
 pub mod doctor;
+pub mod evidence;
 pub mod evolve;
 pub mod explain;
+pub mod history;
 pub mod list;
 pub mod new;
 pub mod report;
