@@ -113,8 +113,15 @@ fn files(results: &[ResultRecord]) -> String {
     }
 }
 
-/// As a shell takes it for one word.
+/// As a shell takes it for one word. Of a name that could break out of a page or a line only what is harmless is written; the rest are
+/// the shell's own `?`, which match it.
 fn quoted(word: &str) -> String {
-    let plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c));
-    if plain { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_string();
+    }
+    if word.contains(|c: char| c.is_control() || "<>`".contains(c)) {
+        return word.chars().map(|c| if plain(c) { c } else { '?' }).collect();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
