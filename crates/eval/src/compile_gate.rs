@@ -6,6 +6,7 @@
 use crate::error::EvalError;
 use crate::finding::Code;
 use crate::source::ArtifactSource;
+use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -74,9 +75,18 @@ impl<'a> CompileGate<'a> {
     ) -> Result<Compiled, EvalError> {
         let mut compiled = Compiled::default();
         let budget = subject.candidate.budget.and(subject.task.budget);
-        for target in &subject.candidate.targets {
-            let request = request(subject, setting, workload, target, &self.headers)?;
-            match &*self.answer(subject, &request, setting)? {
+        // The compiler is a process of its own: targets need not wait for each other.
+        let answers: Vec<(&String, Answer)> = subject
+            .candidate
+            .targets
+            .par_iter()
+            .map(|target| {
+                let request = request(subject, setting, workload, target, &self.headers)?;
+                Ok((target, self.answer(subject, &request, setting)?))
+            })
+            .collect::<Result<_, EvalError>>()?;
+        for (target, answer) in answers {
+            match &*answer {
                 Ok(artifact) => {
                     let mut records = BTreeMap::new();
                     for entry in &artifact.entries {
