@@ -36,6 +36,18 @@ pub struct Common {
     /// Write the results as JUnit XML too, for CI systems
     #[arg(long, global = true, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Run kernels on another machine, behind any command that leads to a shell there: 'ssh gpu', 'srun --gres=gpu:1', 'docker exec -i box'
+    #[arg(long, global = true, value_name = "LAUNCHER")]
+    pub on: Option<String>,
+    /// The program that is sent there where this one does not fit: a file, or `build` to have cargo build it there
+    #[arg(long, global = true, value_name = "FILE", requires = "on")]
+    pub worker: Option<PathBuf>,
+    /// Which of the machine's GPUs, as the driver counts them
+    #[arg(long, global = true, value_name = "N", default_value_t = 0)]
+    pub device: u32,
+    /// A device that is none: kernels run on the PTX machine inside of the worker
+    #[arg(long, global = true, hide = true)]
+    pub fake_device: bool,
     /// Say more about what is done
     #[arg(long, short, global = true)]
     pub verbose: bool,

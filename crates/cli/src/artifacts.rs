@@ -3,7 +3,8 @@
 
 use crate::args::Common;
 use crate::error::CliError;
-use crate::toolkits;
+use crate::on_compile::RemoteCompiler;
+use crate::{on, toolkits};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use warpsmith_compile::{Artifact, ChildCommand, CompileFailure, Compiler, Layer, Limits, Need, Request, ToolError};
@@ -39,11 +40,18 @@ impl Artifacts {
             None => Some(Box::leak(Box::new(Layer::from_bytes(warpsmith_builtin::layer())?))),
         };
         let common = common.clone();
-        let find = move |request: &Request| -> Result<Arc<Compiler>, ToolError> {
+        let find = move |request: &Request| -> Result<Arc<Box<dyn ArtifactSource + Send>>, ToolError> {
             let need = Need::of(std::slice::from_ref(&request.target), [request.source.as_str()]);
+            // A machine without a compiler has the one that runs kernels compile them too.
+            if let Some(remote) = on::opened()
+                && common.toolkit.is_none()
+                && toolkits::find(&common, need.clone()).is_err()
+            {
+                return Ok(Arc::new(Box::new(RemoteCompiler::new(remote, &common))));
+            }
             let toolkit = if fetch { toolkits::find_or_fetch(&common, need)? } else { toolkits::find(&common, need)? };
             let child = ChildCommand::this_program()?;
-            Ok(Arc::new(Compiler::new(toolkit, toolkits::artifact_cache(), Limits::default(), child)))
+            Ok(Arc::new(Box::new(Compiler::new(toolkit, toolkits::artifact_cache(), Limits::default(), child))))
         };
         Ok(Artifacts { source: Layered::new(layer, find), kept: Mutex::default(), toolkits: Mutex::default() })
     }

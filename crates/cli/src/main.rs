@@ -7,6 +7,8 @@ mod cmd;
 mod error;
 mod evolve;
 mod interrupt;
+mod on;
+mod on_compile;
 mod output;
 mod paths;
 mod progress;
@@ -27,6 +29,9 @@ fn main() {
     }
     if arguments.get(1).is_some_and(|a| a == warpsmith_eval::worker::WORKER_ARG) {
         warpsmith_eval::worker::worker_main(&arguments[2..]);
+    }
+    if arguments.get(1).is_some_and(|a| a == on_compile::ARG) {
+        on_compile::serve();
     }
     let json = arguments.iter().any(|a| a == "--json");
     let code = match Cli::try_parse_from(&arguments) {

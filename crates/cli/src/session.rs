@@ -3,7 +3,7 @@
 use crate::args::Common;
 use crate::artifacts::Artifacts;
 use crate::error::CliError;
-use crate::{interrupt, output, reports};
+use crate::{interrupt, on, output, reports};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use warpsmith_report as report;
@@ -93,6 +93,7 @@ impl Session {
     /// Writes evidence, record and report, tells them, and gives the exit code.
     pub fn finish(mut self, common: &Common, tasks: &[Task], artifacts: &Artifacts) -> Result<i32, CliError> {
         self.environment.toolkit = artifacts.toolkit_ids().or(self.environment.toolkit);
+        self.environment.remote = on::record();
         self.run.push(Event::Environment { environment: self.environment.clone() })?;
         for ((candidate, file), bytes) in artifacts.kept() {
             let folder = if candidate.is_empty() { PathBuf::new() } else { candidate_folder(&candidate) };
@@ -151,6 +152,7 @@ pub fn environment(device: Option<String>) -> Environment {
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         toolkit: None,
         device,
+        remote: None,
     }
 }
 

@@ -65,6 +65,10 @@ pub enum ToolError {
     #[error("{what} {}: {error}", path.display())]
     Io { what: &'static str, path: PathBuf, error: std::io::Error },
 
+    /// Another machine was to compile.
+    #[error("compiling on the other machine failed: {why}. Next: {next}")]
+    Elsewhere { why: String, next: String },
+
     #[error("{what}")]
     BadRequest { what: String },
 
@@ -91,6 +95,7 @@ impl ToolError {
             ToolError::Spawn { .. } => "cannot-run",
             ToolError::Child { .. } => "compiler-process",
             ToolError::Io { .. } => "io",
+            ToolError::Elsewhere { .. } => "tool-failure",
             ToolError::BadRequest { .. } => "bad-request",
             ToolError::Layer { .. } => "damaged-layer",
         }

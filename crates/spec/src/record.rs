@@ -60,6 +60,26 @@ pub struct Environment {
     pub toolkit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// The other machine, where kernels ran on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteRecord>,
+}
+
+/// What was had of another machine (`--on`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemoteRecord {
+    /// As it was typed.
+    pub launcher: String,
+    /// `Linux x86_64 glibc-2.36`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    /// SHA-256 of the worker's program there, or of the sources that it was built from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_sha256: Option<String>,
+    /// Launchers that were started, one after the other or beside each other.
+    pub connections: u64,
+    /// Seconds during which a launcher ran, from its start to its end.
+    pub held_seconds: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

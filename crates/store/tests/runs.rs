@@ -16,7 +16,14 @@ fn started() -> Event {
             git_dirty: None,
             seed_secret: None,
         },
-        environment: Environment { os: "linux".into(), arch: "x86_64".into(), cpus: 2, toolkit: None, device: None },
+        environment: Environment {
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            cpus: 2,
+            toolkit: None,
+            device: None,
+            remote: None,
+        },
     }
 }
 

@@ -6,7 +6,7 @@ use crate::artifacts::Artifacts;
 use crate::catalog::Catalog;
 use crate::error::CliError;
 use crate::session::Session;
-use crate::{interrupt, output, paths, progress};
+use crate::{interrupt, on, output, paths, progress};
 use clap::Parser;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use warpsmith_eval::bench::{
     self, BenchContext, BenchEvent, BenchRequest, Fake, FakeFile, Length, Method, Plan, TimedBackend,
 };
 use warpsmith_eval::pipeline::RunRequest;
-use warpsmith_eval::worker::{GpuBackend, GpuOptions};
+use warpsmith_eval::worker::GpuBackend;
 use warpsmith_eval::{Backend, CompileGate, Context, EvalError, Oracles, PtxMachine, Subject};
 use warpsmith_spec::record::{GateStatus, NotApplicable};
 use warpsmith_spec::{Setting, target};
@@ -90,20 +90,27 @@ fn runnable(gpu: &GpuBackend) -> Vec<String> {
 }
 
 /// The backend of that file.
-pub(super) fn fake(file: &Path) -> Result<Fake, CliError> {
+pub(super) fn fake(common: &Common, file: &Path) -> Result<Fake, CliError> {
     let unreadable =
         |e: std::io::Error| CliError::usage("unknown-name", format!("cannot read {}: {e}", file.display())).file(file);
     if std::fs::metadata(file).map_err(unreadable)?.len() > MAX_FAKE_BYTES {
         return Err(CliError::usage("wrong-usage", format!("{} is too large", file.display())));
     }
     let text = std::fs::read_to_string(file).map_err(unreadable)?;
-    Ok(Fake::new(FakeFile::parse(&file.display().to_string(), &text)?))
+    let fake = Fake::new(FakeFile::parse(&file.display().to_string(), &text)?);
+    if common.on.is_none() {
+        return Ok(fake);
+    }
+    // The file's times, and values from a fake device on the other machine.
+    let worker = GpuBackend::start(on::gpu_options(common, true)?).map_err(EvalError::from)?;
+    Ok(fake.over(Box::new(worker)))
 }
 
 /// None: there is no device, and that is allowed.
-fn timer(args: &BenchArgs) -> Result<Option<Timer>, CliError> {
+fn timer(common: &Common, args: &BenchArgs) -> Result<Option<Timer>, CliError> {
     match &args.check.backend {
-        BackendArg::Fake(file) => return Ok(Some(Timer::Fake(Box::new(fake(file)?)))),
+        BackendArg::Fake(file) => return Ok(Some(Timer::Fake(Box::new(fake(common, file)?)))),
+        BackendArg::Cpu if common.on.is_some() => return Err(on::not_on_the_cpu()),
         BackendArg::Cpu if args.allow_no_gpu => return Ok(None),
         BackendArg::Cpu => {
             return Err(CliError::usage(
@@ -114,7 +121,7 @@ fn timer(args: &BenchArgs) -> Result<Option<Timer>, CliError> {
         }
         BackendArg::Auto | BackendArg::Gpu => {}
     }
-    match GpuOptions::this_program().and_then(GpuBackend::start) {
+    match GpuBackend::start(on::gpu_options(common, common.fake_device)?) {
         Ok(gpu) => Ok(Some(Timer::Gpu(Box::new(gpu)))),
         Err(e) if e.code() == "no-device" && args.allow_no_gpu => Ok(None),
         Err(e) => {
@@ -145,7 +152,7 @@ fn judge(
         target::find(name)?;
     }
     let plan = plan(args)?;
-    let Some(timer) = timer(args)? else {
+    let Some(timer) = timer(common, args)? else {
         asked.performance = GateStatus::Unavailable;
         let cpu = crate::args::CheckArgs { backend: BackendArg::Cpu, ..args.check.clone() };
         return check::judge(common, catalog, &Asked { args: &cpu, ..asked }, "bench");

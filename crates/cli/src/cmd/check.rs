@@ -5,13 +5,13 @@ use crate::artifacts::Artifacts;
 use crate::catalog::{Catalog, Entry};
 use crate::error::CliError;
 use crate::session::Session;
-use crate::{interrupt, output, paths, progress};
+use crate::{interrupt, on, output, paths, progress};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use warpsmith_builtin::canonical_name;
 use warpsmith_eval::pipeline::{self, Event, RunRequest};
-use warpsmith_eval::worker::{DeviceInfo, GpuBackend, GpuOptions};
+use warpsmith_eval::worker::{DeviceInfo, GpuBackend};
 use warpsmith_eval::{Backend, CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject};
 use warpsmith_spec::record::{CheckOfRecord, GateStatus, NotApplicable, ResultRecord, VerdictWord};
 use warpsmith_spec::{LeverRequest, Setting, SpecCode, SpecError, WorkloadRequest, target};
@@ -83,7 +83,7 @@ pub(super) fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &st
     let (subjects, excluded) = subjects(catalog, asked)?;
     let artifacts = Artifacts::new(common)?;
     let compile = CompileGate::new(&artifacts, catalog.headers.clone());
-    let (backend, device) = backend(asked)?;
+    let (backend, device) = backend(common, asked)?;
     let oracles = Oracles::with_fresh_rows();
     let folder = paths::run_dir(common, name);
     let passes = passes(asked.args, &folder);
@@ -131,14 +131,16 @@ pub(super) fn passes(args: &CheckArgs, folder: &Path) -> Option<Passes> {
 }
 
 /// The PTX machine, which finds more than a GPU shows, unless a GPU is asked for.
-fn backend(asked: &Asked) -> Result<(Box<dyn Backend>, Option<DeviceInfo>), CliError> {
+fn backend(common: &Common, asked: &Asked) -> Result<(Box<dyn Backend>, Option<DeviceInfo>), CliError> {
+    let elsewhere = common.on.is_some() || common.fake_device;
     match &asked.args.backend {
-        BackendArg::Auto | BackendArg::Cpu => return Ok((Box::new(PtxMachine::new(0)), None)),
-        BackendArg::Fake(file) => return Ok((Box::new(super::bench::fake(file)?), None)),
-        BackendArg::Gpu => {}
+        BackendArg::Fake(file) => return Ok((Box::new(super::bench::fake(common, file)?), None)),
+        BackendArg::Cpu if common.on.is_some() => return Err(on::not_on_the_cpu()),
+        BackendArg::Auto | BackendArg::Cpu if !elsewhere => return Ok((Box::new(PtxMachine::new(0)), None)),
+        _ => {}
     }
-    let started = GpuOptions::this_program().and_then(GpuBackend::start);
-    let backend = started.map_err(warpsmith_eval::EvalError::from)?;
+    let options = on::gpu_options(common, common.fake_device)?;
+    let backend = GpuBackend::start(options).map_err(warpsmith_eval::EvalError::from)?;
     let device = backend.device().clone();
     Ok((Box::new(backend), Some(device)))
 }

@@ -6,6 +6,7 @@
 //! The worker knows buffers, launches, bytes and times. It holds no reference and no expected output: whatever a kernel does to it can
 //! spoil that kernel's own evaluation only.
 
+mod answer;
 mod blob_cache;
 mod client;
 mod command;
@@ -26,6 +27,7 @@ mod subject;
 mod timing;
 mod wire;
 
+pub use answer::answer;
 pub use blob_cache::{BlobCache, LIMIT as BLOB_BYTES};
 pub use client::{Blobs, Contents, Ran, Timed, Worker, WorkerError};
 pub use command::WorkerCommand;

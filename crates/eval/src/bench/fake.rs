@@ -24,7 +24,7 @@ const OVERHEAD: f64 = 1e-4;
 /// The backend.
 pub struct Fake {
     pub(super) file: FakeFile,
-    machine: PtxMachine,
+    machine: Box<dyn Backend + Send>,
     state: Mutex<State>,
 }
 
@@ -45,7 +45,12 @@ struct Living {
 
 impl Fake {
     pub fn new(file: FakeFile) -> Fake {
-        Fake { file, machine: PtxMachine::new(0), state: Mutex::default() }
+        Fake { file, machine: Box::new(PtxMachine::new(0)), state: Mutex::default() }
+    }
+
+    /// The same with values from another backend: a fake device on another machine.
+    pub fn over(self, backend: Box<dyn Backend + Send>) -> Fake {
+        Fake { machine: backend, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
