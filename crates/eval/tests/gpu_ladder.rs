@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::time::Instant;
-use warpsmith_compile::{Layer, ToolError};
+use warpsmith_compile::{Compiler, Layer, ToolError};
 use warpsmith_cuda::worker::{WorkerCommand, worker_main};
 use warpsmith_eval::worker::{GpuBackend, GpuOptions};
 use warpsmith_eval::{
@@ -45,7 +45,7 @@ fn judge(
     let tasks = warpsmith_builtin::tasks().expect("the built-in tasks are right");
     let layer = Layer::from_bytes(warpsmith_builtin::layer()).expect("the layer is whole");
     let source = Layered::new(Some(&layer), |request| {
-        Err(ToolError::BadRequest { what: format!("{} is not in the layer", request.name) })
+        Err::<Arc<Compiler>, _>(ToolError::BadRequest { what: format!("{} is not in the layer", request.name) })
     });
     let compile = CompileGate::new(&source, Arc::new(warpsmith_builtin::headers()));
     let context = Context {
