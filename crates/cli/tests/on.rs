@@ -145,15 +145,13 @@ impl Sshd {
             println!("skipped: {why}; Debian's openssh-server has it");
             None
         };
-        let program = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"].iter().find(|p| Path::new(p).is_file());
+        let program =
+            ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd"].iter().find(|p| Path::new(p).is_file());
         let Some(program) = program else { return skip("there is no sshd here") };
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for key in ["host", "own", "other"] {
-            let made = Command::new("ssh-keygen")
-                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-                .arg(at(key))
-                .status();
+            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(at(key)).status();
             if !made.is_ok_and(|s| s.success()) {
                 return skip("ssh-keygen makes no key");
             }
@@ -173,11 +171,16 @@ impl Sshd {
         let host = fs::read_to_string(at("host.pub")).unwrap();
         fs::write(at("known"), format!("[127.0.0.1]:{port} {host}")).unwrap();
         let log = fs::File::create(at("log")).unwrap();
-        let server = Command::new(program).args(["-D", "-e", "-f"]).arg(at("config")).stderr(log).stdin(Stdio::null()).spawn();
+        let server =
+            Command::new(program).args(["-D", "-e", "-f"]).arg(at("config")).stderr(log).stdin(Stdio::null()).spawn();
         let Ok(server) = server else { return skip("sshd cannot be started") };
         let sshd = Sshd { server, folder, port };
         for _ in 0..100 {
-            let works = Command::new("ssh").args(sshd.words("own", "known").split(' ').skip(1)).arg("true").stdin(Stdio::null()).output();
+            let works = Command::new("ssh")
+                .args(sshd.words("own", "known").split(' ').skip(1))
+                .arg("true")
+                .stdin(Stdio::null())
+                .output();
             if works.is_ok_and(|o| o.status.success()) {
                 return Some(sshd);
             }
@@ -216,7 +219,8 @@ fn everything_works_through_ssh() {
         let (code, there) = place.json(&with(&CHECK, &["--out", out, "--on", &way]));
         assert_eq!(code, 0, "{there}");
         assert_eq!(results(&here), results(&there));
-        let kept: Vec<PathBuf> = fs::read_dir(cache.join("warpsmith/worker")).unwrap().map(|e| e.unwrap().path()).collect();
+        let kept: Vec<PathBuf> =
+            fs::read_dir(cache.join("warpsmith/worker")).unwrap().map(|e| e.unwrap().path()).collect();
         assert_eq!(kept.len(), 1, "{kept:?}");
         programs.push(fs::metadata(&kept[0]).unwrap().created().ok());
     }
@@ -260,7 +264,8 @@ fn a_connection_of_ssh_that_is_cut_costs_its_evaluation_only() {
     let way = launcher(&place, &script);
     let (code, record) = place.json(&with(&CHECK, &["--mask", "none", "--seeds", "1,2", "--on", &way]));
     assert_eq!(code, 1, "{record}");
-    let verdicts: Vec<_> = results(&record).iter().map(|r| (r["verdict"].as_str().unwrap(), r["finding"]["code"].as_str())).collect();
+    let verdicts: Vec<_> =
+        results(&record).iter().map(|r| (r["verdict"].as_str().unwrap(), r["finding"]["code"].as_str())).collect();
     assert_eq!(verdicts.iter().filter(|(v, _)| *v == "passed").count(), 3, "{verdicts:?}");
     assert!(verdicts.contains(&("unsupported", Some("connection-lost"))), "{verdicts:?}");
 }
@@ -269,7 +274,21 @@ fn a_connection_of_ssh_that_is_cut_costs_its_evaluation_only() {
 fn times_of_the_fake_backend_come_with_values_from_elsewhere() {
     let place = Place::new();
     fs::write(place.path().join("times.toml"), "device = \"made up\"\n[[subject]]\nname = \"*\"\nus = 10.0\n").unwrap();
-    let arguments = ["bench", "level_00", "--shapes", "tiny", "--mask", "none", "--baselines", "none", "--iters", "5", "--stability", "10", "--fresh"];
+    let arguments = [
+        "bench",
+        "level_00",
+        "--shapes",
+        "tiny",
+        "--mask",
+        "none",
+        "--baselines",
+        "none",
+        "--iters",
+        "5",
+        "--stability",
+        "10",
+        "--fresh",
+    ];
     let (code, record) = place.json(&with(&arguments, &["--backend", "fake:times.toml", "--on", "env"]));
     assert_eq!(code, 0, "{record}");
     let result = &results(&record)[0];

@@ -94,16 +94,21 @@ fn layer() -> Item {
             detail: format!("{} built in, made by {}", layer.len(), layer.toolkit_id()),
             next: None,
         },
-        Err(e) => {
-            Item { name: "artifacts".into(), works: false, detail: format!("the built-in layer is damaged: {e}"), next: None }
-        }
+        Err(e) => Item {
+            name: "artifacts".into(),
+            works: false,
+            detail: format!("the built-in layer is damaged: {e}"),
+            next: None,
+        },
     }
 }
 
 fn toolkit(common: &Common) -> Item {
     let found = toolkits::search(common);
     match &found.chosen {
-        Some(toolkit) => Item { name: "CUDA compiler".into(), works: true, detail: toolkits::describe(toolkit), next: None },
+        Some(toolkit) => {
+            Item { name: "CUDA compiler".into(), works: true, detail: toolkits::describe(toolkit), next: None }
+        }
         None => Item {
             name: "CUDA compiler".into(),
             works: false,
