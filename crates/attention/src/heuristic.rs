@@ -299,8 +299,12 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let l2_bytes: u64 = if s.seqlen_k < 8192 { 80 << 20 } else { 1 << 50 };
     let kv_bytes = 2 * u64::from(heads) * u64::from(s.seqlen_k) * u64::from(s.head_dim);
     let section = heads.div_ceil(kv_bytes.div_ceil(l2_bytes).max(1) as u32);
-    let defines =
+    let mut defines =
         vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
+    // Consumers in turns: 7% faster at D 64 causal, 1 to 2% slower elsewhere.
+    if s.head_dim == 64 && s.mask == Mask::Causal {
+        defines.push(("WS_TURNS", 1));
+    }
     let ctas = tiles_of(groups).min(sms);
     let mut choice =
         Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s.head_dim, groups));

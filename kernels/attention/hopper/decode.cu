@@ -333,12 +333,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             i32* flag = reinterpret_cast<i32*>(smem + kFlag);
             __syncthreads();
             if (thread == 0) {
-                __threadfence();   // after the barrier: for the stores of all
-                const bool last = atomicAdd(p.arrived + unit, 1) == team_size - 1;
-                if (last) {
-                    __threadfence();
-                    p.arrived[unit] = 0;
-                }
+                const bool last = add_in_order(p.arrived + unit, 1) == team_size - 1;   // after the barrier: for the stores of all, and the loads after the next
+                if (last) p.arrived[unit] = 0;
                 *flag = last;
             }
             __syncthreads();

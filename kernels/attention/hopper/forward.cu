@@ -10,7 +10,8 @@
 //     warp 2:     v_empty -> TMA V -> v_full
 //     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
 //     consumers:  q_full | k_full -> S = Q K^T -> k_empty | softmax in registers | vt_full -> T = P V -> vt_empty | O = O a + T
-//   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first.
+//   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile (WS_TURNS: in a fixed order). Keys run from last to
+//   first, but for one tile that all rows see, which comes before all.
 // The tensor core's narrow accumulator never sums over more than 512 keys (WS_KEEP: the product of four tiles, else of one, is then added
 // to f32), so the error does not grow with their number.
 // Losers (4x16x4096 on an H200, 2026-11-21, us at D 64 and D 128; the version they were compared with 437 and 604, this one 410 and 530):
@@ -38,11 +39,15 @@
 #ifndef WS_KEEP
 #define WS_KEEP 0
 #endif
+#ifndef WS_TURNS
+#define WS_TURNS 0
+#endif
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
+constexpr bool kTurns = WS_TURNS;   // consumers issue values and the next scores in turns, so that the others exponentiate meanwhile
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -282,9 +287,16 @@ WS_DEV void scores_again(volatile float* to, u32 q, u32 k, u32 lane) {
 struct Consume {
     const Params& p;
     const Bars& bars;
-    u32 base, lane4;
+    u32 base, group, lane4;
     bool elected;
 
+    // Each consumer has the turn once for the first scores of a row tile, then once for each tile's values and the next one's scores.
+    WS_DEV_MEMBER void await_turn() const {
+        if (kTurns) named_barrier_sync(1 + group, 256);
+    }
+    WS_DEV_MEMBER void pass_turn() const {
+        if (kTurns) named_barrier_arrive(1 + (group + 1 == WGS ? 0 : group + 1), 256);
+    }
     WS_DEV_MEMBER void release(u32 bar) const {
         if (elected) mbarrier_arrive(bar);
     }
@@ -299,7 +311,8 @@ struct Consume {
 
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
     const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
-    const Consume io{p, bars, base, lane4, lane == 0};
+    const Consume io{p, bars, base, group, lane4, lane == 0};
+    if (group == WGS - 1) io.pass_turn();
     Ring<kQStages> q;
     u32 n = 0;   // tiles of keys so far: the position in both rings
     Work w;
@@ -331,10 +344,14 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 LAP(5);
                 io.wait_k(n);
                 LAP(0);
+                if (j == 0) io.await_turn();
                 if (WS_CAUSAL && t >= mine) {
+                    io.pass_turn();
                     io.release_k(n);
                     io.wait_vt(n);
                     io.release_vt(n);
+                    io.await_turn();
+                    if (j + 1 == w.tiles) io.pass_turn();
                     continue;
                 }
                 const bool masked = (t + 1) * KEYS > clear;
@@ -343,6 +360,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 const u32 k_desc = io.k_desc(n);
                 issue_scores(s[0], q_desc, k_desc, 0);
                 issue_scores(s[1], q_desc, k_desc, 1);
+                io.pass_turn();
                 wgmma_wait<1>();
                 pin(s[0]);
                 LAP(1);
@@ -401,6 +419,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 pin(pr[1]);
                 LAP(2);
                 io.wait_vt(n);
+                io.await_turn();
                 LAP(3);
                 const u32 vt_desc = io.vt_desc(n);
                 if (kKeep) {
@@ -431,6 +450,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     }
                 }
                 io.release_vt(n);
+                if (j + 1 == w.tiles) io.pass_turn();
                 LAP(4);
             }
             io.release(bars.q_empty(q.slot));

@@ -240,6 +240,13 @@ WS_DEV u32 load_u32(const void* p) {
     return x;
 }
 
+// Adds, after all that this thread knows to be written, and before all that it reads later: for the whole device (9.7.13.5).
+WS_DEV i32 add_in_order(i32* p, i32 x) {
+    i32 old;
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(x) : "memory");
+    return old;
+}
+
 // ---- warp-level products of f16 (9.7.14.4), and e4m3 pairs as f16 pairs (exact) ----
 
 WS_DEV void ldmatrix_x4(u32 (&r)[4], u32 addr) {
