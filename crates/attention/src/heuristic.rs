@@ -227,9 +227,9 @@ fn choose_decode(s: &Shape, sms: u32) -> Choice {
     choice.tiles_per_unit = per_unit;
     choice.tiles_per_worker = team;
     choice.total_tiles = units;
-    choice.units = units;
     choice.boxes = Some((8, keys));
     if team > 1 {
+        choice.units = units;
         let rows = u64::from(s.rows());
         choice.partial_floats = u64::from(units * team) * (2 * ((rows + 1) & !1) + rows * u64::from(d));
     }

@@ -111,7 +111,7 @@ def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms
     if trace:
         defines["WS_TRACE"], partial = 1, partial + 8 * ctas
     return Choice("decode", tuple(defines.items()), (ctas, 1, 1), warps * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=team, total_tiles=units,
-                  partial_floats=partial, units=units, boxes=(8, keys))
+                  partial_floats=partial, units=units if team > 1 else 0, boxes=(8, keys))
 
 
 def decode_team(units, per_unit, warps, sms):
