@@ -225,6 +225,9 @@ pub struct CheckArgs {
     /// Judge anew what has passed before
     #[arg(long)]
     pub fresh: bool,
+    /// Run compute-sanitizer's four tools too, on the GPU of this machine
+    #[arg(long)]
+    pub sanitize: bool,
     /// The last gate that is run: compile, correctness or performance, or 1, 2, 3
     #[arg(long, value_enum, ignore_case = true)]
     pub gate: Option<GateArg>,

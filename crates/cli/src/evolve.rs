@@ -139,6 +139,7 @@ impl GateEvaluator<'_> {
             numerics: NumericsChoice::Faithful,
             passes: Some(&bench.passes),
             compile_only: false,
+            sanitizer: None,
         };
         let mut judged = Judged {
             verdict: VerdictWord::Passed,

@@ -31,6 +31,13 @@ pub struct Context<'a> {
     pub passes: Option<&'a Passes>,
     /// Gate 1 alone is asked for.
     pub compile_only: bool,
+    /// compute-sanitizer's tools, where they are asked for.
+    pub sanitizer: Option<&'a dyn SanitizeJob>,
+}
+
+/// Somebody who looks at one execution of a job with other eyes. Err: why it cannot be done.
+pub trait SanitizeJob {
+    fn sanitize_job(&self, job: &Job) -> Result<Vec<FindingRecord>, String>;
 }
 
 /// Warp-instructions that any launch may take; work on the shape comes on top.
@@ -98,8 +105,12 @@ pub fn evaluate_ready(
         }
         Err(problem) => Judged::of(VerdictWord::Rejected, vec![rejected(&problem)]),
         Ok(plan) => {
-            let judged = run_and_judge(ctx, subject, workload, target, &compiled, &plan, &mut result)?;
+            let mut judged = run_and_judge(ctx, subject, workload, target, &compiled, &plan, &mut result)?;
             let artifact = compiled.artifacts.get(target.name).cloned();
+            if let (Some(sanitizer), Some(artifact)) = (ctx.sanitizer, &artifact) {
+                let oracle = ctx.oracles.get(&subject.task, workload)?;
+                sanitize(sanitizer, &job(ctx, artifact, &plan, target, &oracle), &mut judged);
+            }
             ready = artifact.map(|artifact| Ready { artifact, plan: Arc::new(plan) });
             judged
         }
@@ -193,6 +204,38 @@ fn rejected(problem: &PlanProblem) -> FindingRecord {
     f
 }
 
+/// What the tools say joins what gate 2 has found; a fault that it has seen already keeps its verdict.
+fn sanitize(sanitizer: &dyn SanitizeJob, job: &Job, judged: &mut Judged) {
+    match sanitizer.sanitize_job(job) {
+        Err(why) => judged.findings.push(Code::SanitizerMissing.note("correctness", why)),
+        Ok(found) => {
+            if judged.verdict == VerdictWord::Passed && found.iter().any(|f| f.severity == Severity::Error) {
+                judged.verdict = VerdictWord::Faulted;
+            }
+            judged.findings.extend(found);
+        }
+    }
+}
+
+fn job<'a>(
+    ctx: &Context,
+    artifact: &'a Artifact,
+    plan: &'a ResolvedPlan,
+    target: &'static Target,
+    oracle: &'a Oracle,
+) -> Job<'a> {
+    Job {
+        artifact,
+        plan,
+        target,
+        inputs: &oracle.inputs.tensors,
+        outputs: &oracle.inputs.outputs,
+        numerics: ctx.numerics,
+        schedule: FIRST,
+        max_instructions: INSTRUCTIONS.saturating_add(2 * oracle.work()),
+    }
+}
+
 fn run_and_judge(
     ctx: &Context,
     subject: &Subject,
@@ -223,16 +266,7 @@ fn run_and_judge(
         result.check_of = pass.earned;
         return Ok(Judged { verdict: VerdictWord::Passed, findings: Vec::new(), check: Some(pass.check) });
     }
-    let job = Job {
-        artifact,
-        plan,
-        target,
-        inputs: &oracle.inputs.tensors,
-        outputs: &oracle.inputs.outputs,
-        numerics: ctx.numerics,
-        schedule: FIRST,
-        max_instructions: INSTRUCTIONS.saturating_add(2 * oracle.work()),
-    };
+    let job = job(ctx, artifact, plan, target, &oracle);
     let run = ctx.backend.run(&job)?;
     result.execution = Some(run.execution.clone());
     if let Some(judged) = stopped(ctx.backend, &run) {

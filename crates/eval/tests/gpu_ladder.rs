@@ -55,6 +55,7 @@ fn judge(
         numerics: NumericsChoice::Faithful,
         passes: None,
         compile_only: false,
+        sanitizer: None,
     };
     let subject = Subject {
         candidate: Arc::new(candidate.clone()),

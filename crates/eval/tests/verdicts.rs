@@ -145,6 +145,7 @@ fn judge_with(
         numerics: NumericsChoice::Faithful,
         passes,
         compile_only: false,
+        sanitizer: None,
     };
     let subject = subject(source);
     let setting = subject.candidate.default_setting();

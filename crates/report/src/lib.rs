@@ -14,6 +14,7 @@ mod measured;
 mod next;
 mod rows;
 mod sarif;
+mod speed;
 mod summary;
 mod terminal;
 

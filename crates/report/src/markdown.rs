@@ -3,6 +3,7 @@
 use crate::NOT_ON_A_GPU;
 use crate::material::Material;
 use crate::rows::{HEAD, cells, figure, worst_check};
+use crate::speed::speed;
 use crate::summary::{next_step, overall, place, short, word};
 use warpsmith_spec::record::{ResultRecord, RunRecord, Severity, VerdictWord};
 
@@ -16,6 +17,7 @@ pub fn markdown(material: &Material) -> String {
         text.push_str(&format!("> {}\n\n", escape(note)));
     }
     conditions(record, &mut text);
+    speed_section(record, &mut text);
     results(record, &mut text);
     findings("Findings", record.results.iter().filter(|r| r.verdict != VerdictWord::Passed), &mut text);
     findings("Shown because they must fail", record.examples.iter(), &mut text);
@@ -71,6 +73,21 @@ fn results(record: &RunRecord, text: &mut String) {
     }
     text.push_str("\nrelF and worst row are relative errors against f64 on the quantised inputs; the limits are a factor of what an honest kernel errs on the same inputs. ");
     text.push_str("A time appears only where a GPU was measured.\n\n");
+}
+
+/// Gate 3, if it was run.
+fn speed_section(record: &RunRecord, text: &mut String) {
+    let Some(speed) = speed(record) else { return };
+    text.push_str(&format!("## {}\n\n", speed.title));
+    text.extend(speed.conditions.iter().map(|c| format!("- {}\n", escape(c))));
+    text.push('\n');
+    let rule = vec!["---".to_string(); speed.head.len()];
+    text.push_str(&row(speed.head.into_iter()));
+    text.push_str(&row(rule.into_iter()));
+    speed.rows.into_iter().for_each(|cells| text.push_str(&row(cells.into_iter())));
+    text.push('\n');
+    text.extend(speed.below.iter().map(|line| format!("- {}\n", escape(line))));
+    text.push('\n');
 }
 
 fn findings<'a>(title: &str, results: impl Iterator<Item = &'a ResultRecord>, text: &mut String) {

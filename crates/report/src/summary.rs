@@ -1,7 +1,7 @@
 //! The overall verdict and the step that follows from it.
 
 use std::collections::BTreeMap;
-use warpsmith_spec::record::{ResultRecord, RunRecord, VerdictWord};
+use warpsmith_spec::record::{GateStatus, ResultRecord, RunRecord, VerdictWord};
 
 /// How a run as a whole ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,6 +12,8 @@ pub struct Overall {
     pub others: BTreeMap<VerdictWord, usize>,
     /// Some result comes from a GPU.
     pub on_gpu: bool,
+    /// Gate 2 was not asked for.
+    pub compiled_only: bool,
 }
 
 impl Overall {
@@ -21,7 +23,11 @@ impl Overall {
 
     /// One sentence.
     pub fn sentence(&self) -> String {
-        let place = if self.on_gpu { "on the GPU" } else { "on the PTX machine, not run on a GPU" };
+        let place = match (self.on_gpu, self.compiled_only) {
+            (true, _) => "on the GPU",
+            (false, true) => "gate 1; nothing was executed",
+            (false, false) => "on the PTX machine, not run on a GPU",
+        };
         let mut text = format!("{} of {} passed {place}", self.passed, self.judged);
         if !self.others.is_empty() {
             let parts: Vec<_> = self.others.iter().map(|(v, n)| format!("{n} {}", word(*v))).collect();
@@ -42,7 +48,10 @@ pub fn overall(record: &RunRecord) -> Overall {
             *others.entry(result.verdict).or_insert(0) += 1;
         }
     }
-    Overall { judged: record.results.len(), passed, others, on_gpu: record.results.iter().any(|r| r.backend == "gpu") }
+    let on_gpu = record.results.iter().any(|r| r.backend == "gpu");
+    let not_executed = |r: &ResultRecord| r.gates.correctness == GateStatus::NotRun;
+    let compiled_only = !record.results.is_empty() && record.results.iter().all(not_executed);
+    Overall { judged: record.results.len(), passed, others, on_gpu, compiled_only }
 }
 
 /// What to do next, with the command.

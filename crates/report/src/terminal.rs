@@ -1,6 +1,7 @@
 //! The text a terminal shows at the end of a run.
 
 use crate::rows::{HEAD, cells};
+use crate::speed::speed;
 use crate::summary::{next_step, overall, place, short, word};
 use comfy_table::{ContentArrangement, Table, presets};
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ pub fn terminal(record: &RunRecord) -> String {
     if !record.results.is_empty() {
         text.push_str(&table(&record.results));
     }
+    text.push_str(&speed_table(record));
     text.push_str(&findings(&record.results));
     for example in &record.examples {
         text.push_str(&format!("\nshown because it must fail: {} is {}\n", short(example), word(example.verdict)));
@@ -37,11 +39,25 @@ pub fn terminal(record: &RunRecord) -> String {
     text
 }
 
+/// Gate 3, if it was run.
+fn speed_table(record: &RunRecord) -> String {
+    let Some(speed) = speed(record) else { return String::new() };
+    let mut text = format!("\n{}\n", speed.title);
+    text.extend(speed.conditions.iter().map(|c| format!("  {c}\n")));
+    text.push_str(&lines_of(speed.head, speed.rows));
+    text.extend(speed.below.iter().map(|line| format!("  {line}\n")));
+    text
+}
+
 fn table(results: &[ResultRecord]) -> String {
+    lines_of(HEAD.map(String::from).to_vec(), results.iter().map(|r| cells(r, results).to_vec()).collect())
+}
+
+fn lines_of(head: Vec<String>, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(HEAD);
-    for result in results {
-        table.add_row(cells(result, results));
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head);
+    for row in rows {
+        table.add_row(row);
     }
     // Cells are padded with a blank on each side; a screen's left edge needs none.
     table.lines().map(|l| format!("{}\n", l.trim_end().strip_prefix(' ').unwrap_or(l.trim_end()))).collect()

@@ -90,3 +90,52 @@ fn results_that_differ_in_levers_or_inputs_can_be_told_apart() {
     }
     assert!(!text.contains("STAGES"), "what is the same everywhere is not repeated: {text}");
 }
+
+/// A result with a time, a peer, a level and a peer that is missing.
+fn measured(shape: &str, backend: &str) -> serde_json::Value {
+    let mut r = result("level_08", shape, "passed", None);
+    r["backend"] = json!(backend);
+    r["measurement"] = json!({
+        "device": "NVIDIA H200", "conditions": {"sm_mhz": 1980, "throttled": false, "power_w": 420.0}, "method": "graph_cold",
+        "methods": {"graph_cold": {"median_us": 9.5, "p10_us": 9.4, "p90_us": 9.7, "n": 2, "samples": [9.4, 9.6], "rounds": 2}},
+        "baselines": {
+            "fa3:fp8": {"ratio": 1.27, "ratio_low": 1.26, "ratio_high": 1.28, "class": "modest"},
+            "sdpa:auto": {"ratio": 1.005, "ratio_low": 0.99, "ratio_high": 1.02, "class": "ambiguous"},
+            "level_00": {"ratio": 10.0, "ratio_low": 9.9, "ratio_high": 10.1, "class": "excellent"},
+            "cudnn:fp8": {"missing": "pip install nvidia-cudnn-frontend"}},
+        "stability": {"launches": 10000, "identical": true}});
+    r
+}
+
+#[test]
+fn measurements_come_with_conditions_intervals_and_the_best_peer() {
+    let record = record(vec![measured("mission", "gpu")]);
+    for text in [terminal(&record), markdown(&Material::of(&record))] {
+        for words in [
+            "NVIDIA H200",
+            "1980 MHz",
+            "not throttled",
+            "method graph",
+            "9.50",
+            "1.27 (1.26 - 1.28) modest",
+            "AMBIGUOUS",
+            "10000, same bits",
+            "missing: pip install",
+            "fastest peer at mission none: sdpa:auto",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let at = |w: &str| text.find(w).unwrap_or_else(|| panic!("{w}: {text}"));
+        assert!(at("1980 MHz") < at("9.50"), "conditions come first");
+        assert!(at("vs sdpa:auto") < at("vs fa3:fp8") && at("vs fa3:fp8") < at("vs level"), "{text}");
+    }
+}
+
+#[test]
+fn replayed_figures_are_called_no_times() {
+    let record = record(vec![measured("tiny", "fake")]);
+    for text in [terminal(&record), markdown(&Material::of(&record))] {
+        assert!(text.contains("none of them is a time") && text.contains("replayed us"), "{text}");
+        assert!(text.contains("not run on a GPU"), "{text}");
+    }
+}

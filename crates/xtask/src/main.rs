@@ -4,10 +4,12 @@
 //!     wheel [ARGUMENT ...]      that, the command line and the Python package in one wheel (needs maturin)
 //!     tidy                      the repository's rules
 //!     layer [--check]           make the committed layer of artifacts, or see that it is fresh
+//!     ladder-table              README's table of the ladder, from the newest run in benches/results
 //!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
 //!     gpu-tests                 the tests that need a CUDA device, on one
 
 mod attention_kernels;
+mod ladder_table;
 mod layer;
 mod num_digests;
 mod tidy;
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["tidy"] => tidy::run(&root()),
+        ["ladder-table"] => ladder_table::write(&root()),
         ["layer"] => layer::make(&root()),
         ["layer", "--check"] => layer::check(&root()),
         ["num-digests", ..] => num_digests::run(),

@@ -22,6 +22,7 @@ pub fn run(root: &Path) -> Result<(), String> {
             judge(file, &text, &mut breaches);
         }
     }
+    breaches.extend(crate::ladder_table::check(root).err());
     if breaches.is_empty() {
         println!("tidy: {} files", files.lines().count());
         return Ok(());

@@ -11,14 +11,19 @@ use clap::Parser;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use warpsmith_builtin::canonical_name;
-use warpsmith_eval::bench::peers::{NoPeers, Peers};
+use warpsmith_eval::baseline;
+use warpsmith_eval::bench::diagnose::Sanitize;
+use warpsmith_eval::bench::peers::{FakePeers, NoPeers, Peers};
+use warpsmith_eval::bench::python_peers::PythonPeers;
+use warpsmith_eval::bench::sanitize::Sanitizer;
+use warpsmith_eval::bench::timed::Resident;
 use warpsmith_eval::bench::{
     self, BenchContext, BenchEvent, BenchRequest, Fake, FakeFile, Length, Method, Plan, TimedBackend,
 };
 use warpsmith_eval::pipeline::RunRequest;
-use warpsmith_eval::worker::GpuBackend;
+use warpsmith_eval::worker::{GpuBackend, GpuOptions};
 use warpsmith_eval::{Backend, CompileGate, Context, EvalError, Oracles, PtxMachine, Subject};
-use warpsmith_spec::record::{GateStatus, NotApplicable};
+use warpsmith_spec::record::{FindingRecord, GateStatus, NotApplicable};
 use warpsmith_spec::{Setting, target};
 use warpsmith_store::RunDir;
 
@@ -33,7 +38,26 @@ pub fn bench(common: &Common, args: &BenchArgs) -> Result<i32, CliError> {
     }
     let mut catalog = Catalog::new()?;
     let asked = check::asked(&mut catalog, &args.check)?;
-    judge(common, &catalog, asked, args, None)
+    go(common, &catalog, asked, args, None)
+}
+
+/// Seconds that the main job waits for a device to come up.
+const DEVICE_SECONDS: u64 = 20;
+
+/// The main job where there is a GPU: the ladder against its first level, in short. None: there is no GPU.
+pub(super) fn ladder(common: &Common, catalog: &Catalog, asked: &Asked) -> Result<Option<i32>, CliError> {
+    let options = on::gpu_options(common, common.fake_device)?;
+    let start_seconds = if common.on.is_some() { options.start_seconds } else { DEVICE_SECONDS };
+    let gpu = match GpuBackend::start(GpuOptions { start_seconds, ..options }) {
+        Ok(gpu) => gpu,
+        // What was asked for by name has to be there.
+        Err(e) if common.on.is_some() || common.fake_device => return Err(EvalError::from(e).into()),
+        Err(_) => return Ok(None),
+    };
+    let first = asked.entries.first().map(|e| e.typed.clone());
+    let args = BenchArgs { baselines: Some(first.into_iter().collect()), time: 0.1, ..BenchArgs::default() };
+    let timer = Timer::Gpu(Box::new(gpu));
+    judge(common, catalog, asked, &args, timer, "ladder", None).map(Some)
 }
 
 /// The run's own command line, taken from its journal, for what it has not done.
@@ -49,7 +73,7 @@ fn resume(common: &Common, run: &Path) -> Result<i32, CliError> {
     let common = Common { json: common.json, verbose: common.verbose, ..typed.common };
     let mut catalog = Catalog::new()?;
     let asked = check::asked(&mut catalog, &args.check)?;
-    judge(&common, &catalog, asked, &args, Some(run))
+    go(&common, &catalog, asked, &args, Some(run))
 }
 
 /// Who times.
@@ -138,7 +162,8 @@ fn timer(common: &Common, args: &BenchArgs) -> Result<Option<Timer>, CliError> {
     }
 }
 
-fn judge(
+/// Finds who times; without a device, where that is allowed, gates 1 and 2 on the CPU decide.
+fn go(
     common: &Common,
     catalog: &Catalog,
     mut asked: Asked,
@@ -148,22 +173,36 @@ fn judge(
     if args.check.gate.is_some_and(|g| g < GateArg::Performance) {
         return check::judge(common, catalog, &asked, "bench");
     }
+    match timer(common, args)? {
+        Some(timer) => judge(common, catalog, &asked, args, timer, "bench", taken_up),
+        None => {
+            asked.performance = GateStatus::Unavailable;
+            let cpu = crate::args::CheckArgs { backend: BackendArg::Cpu, ..args.check.clone() };
+            check::judge(common, catalog, &Asked { args: &cpu, ..asked }, "bench")
+        }
+    }
+}
+
+fn judge(
+    common: &Common,
+    catalog: &Catalog,
+    asked: &Asked,
+    args: &BenchArgs,
+    timer: Timer,
+    name: &str,
+    taken_up: Option<&Path>,
+) -> Result<i32, CliError> {
     if let Some(name) = &args.check.target {
         target::find(name)?;
     }
     let plan = plan(args)?;
-    let Some(timer) = timer(common, args)? else {
-        asked.performance = GateStatus::Unavailable;
-        let cpu = crate::args::CheckArgs { backend: BackendArg::Cpu, ..args.check.clone() };
-        return check::judge(common, catalog, &Asked { args: &cpu, ..asked }, "bench");
-    };
     let workloads = check::workload_request(&args.check)?;
-    let (subjects, excluded) = check::subjects(catalog, &asked)?;
-    let baselines = baselines(catalog, &asked, args, &subjects)?;
+    let (subjects, excluded) = check::subjects(catalog, asked)?;
+    let baselines = baselines(catalog, asked, args, &subjects)?;
     let artifacts = Artifacts::new(common)?;
     let compile = CompileGate::new(&artifacts, catalog.headers.clone());
     let oracles = Oracles::with_fresh_rows();
-    let folder = taken_up.map_or_else(|| paths::run_dir(common, "bench"), Path::to_path_buf);
+    let folder = taken_up.map_or_else(|| paths::run_dir(common, name), Path::to_path_buf);
     let passes = check::passes(&args.check, &folder);
     let machine = PtxMachine::new(0);
     let context = |backend| Context {
@@ -173,19 +212,30 @@ fn judge(
         numerics: check::numerics(&args.check),
         passes: passes.as_ref(),
         compile_only: false,
+        sanitizer: None,
     };
     let (gates, on_cpu) = (context(timer.backend()), context(&machine));
-    let none = NoPeers("no Python worker times baselines here".into());
-    let peers: &dyn Peers = match &timer {
-        Timer::Fake(fake) => &**fake,
-        Timer::Gpu(_) => &none,
+    let peers: Box<dyn Peers + '_> = match &timer {
+        Timer::Fake(fake) => Box::new(FakePeers(fake)),
+        Timer::Gpu(_) if baselines.peers.values().all(Vec::is_empty) => Box::new(NoPeers(String::new())),
+        Timer::Gpu(gpu) => {
+            // PyTorch takes seconds to come up: it does so while gates 1 and 2 are run.
+            let mut options = baseline::Options::new(args.python.as_deref(), warpsmith_builtin::baseline_program());
+            options.command.remote.clone_from(&gpu.options().command.remote);
+            options.device_uuid = Some(gpu.device().uuid.clone());
+            Box::new(PythonPeers::start(options))
+        }
+    };
+    let sanitizer = match &timer {
+        Timer::Gpu(gpu) => Some(ForFaults(Sanitizer::new(gpu))),
+        Timer::Fake(_) => None,
     };
     let ctx = BenchContext {
         gates: &gates,
         timed: timer.timed(),
         machine: matches!(timer, Timer::Gpu(_)).then_some(&on_cpu),
-        peers,
-        sanitizer: None,
+        peers: &*peers,
+        sanitizer: sanitizer.as_ref().map(|s| s as &dyn Sanitize),
         plan: &plan,
         stability: args.stability,
     };
@@ -194,7 +244,7 @@ fn judge(
         Some(run) => Session::resume(run)?,
         None => Session::begin(common, &folder, Some(timer.timed().device_name()), Some(plan.secret))?,
     };
-    let done = taken_up.map_or(Ok(BTreeSet::new()), |run| done(run, &asked))?;
+    let done = taken_up.map_or(Ok(BTreeSet::new()), |run| done(run, asked))?;
     if taken_up.is_none() {
         excluded.into_iter().try_for_each(|e| session.not_applicable(e))?;
     }
@@ -205,12 +255,24 @@ fn judge(
         peers: &baselines.peers,
         done: &done,
     };
-    if let Err(error) = run(common, &request, &ctx, &asked, &mut session, taken_up.is_none()) {
+    if let Err(error) = run(common, &request, &ctx, asked, &mut session, taken_up.is_none()) {
         session.abandon_if_empty();
         return Err(error);
     }
+    if let Some(example) = &asked.example {
+        check::show(example, catalog, &on_cpu, &mut session)?;
+    }
     let tasks: Vec<_> = catalog.tasks.iter().cloned().collect();
     session.finish(common, &tasks, &artifacts)
+}
+
+/// compute-sanitizer for faults that nothing else explains, or why it is not there.
+struct ForFaults<'a>(Result<Sanitizer<'a>, String>);
+
+impl Sanitize for ForFaults<'_> {
+    fn sanitize(&self, resident: &Resident) -> Result<Vec<FindingRecord>, String> {
+        self.0.as_ref().map_err(Clone::clone)?.sanitize(resident)
+    }
 }
 
 fn plan(args: &BenchArgs) -> Result<Plan, CliError> {
@@ -263,7 +325,10 @@ fn baselines(
                 names
             }
         };
-        let (peers, kernels): (Vec<_>, Vec<_>) = names.into_iter().partition(|n| is_peer(n));
+        let (peers, kernels): (Vec<_>, Vec<_>) = names.into_iter().partition(|n| warpsmith_spec::record::is_peer(n));
+        for name in &peers {
+            baseline::Name::parse(name)?;
+        }
         found.peers.insert(subject.task.name.clone(), peers);
         own.extend(kernels);
     }
@@ -278,10 +343,6 @@ fn baselines(
         found.own.push((name, check::subject(catalog, &entry)?, setting));
     }
     Ok(found)
-}
-
-fn is_peer(name: &str) -> bool {
-    name.contains(':') || ["flash_attn", "sage"].contains(&name)
 }
 
 /// Evaluations that the run has done, by their key. One in which the connection was lost is not.

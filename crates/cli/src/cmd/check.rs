@@ -10,10 +10,13 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use warpsmith_builtin::canonical_name;
+use warpsmith_eval::backend::Job;
+use warpsmith_eval::bench::sanitize::Sanitizer;
+use warpsmith_eval::evaluate::SanitizeJob;
 use warpsmith_eval::pipeline::{self, Event, RunRequest};
 use warpsmith_eval::worker::{DeviceInfo, GpuBackend};
 use warpsmith_eval::{Backend, CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject};
-use warpsmith_spec::record::{CheckOfRecord, GateStatus, NotApplicable, ResultRecord, VerdictWord};
+use warpsmith_spec::record::{CheckOfRecord, FindingRecord, GateStatus, NotApplicable, ResultRecord, VerdictWord};
 use warpsmith_spec::{LeverRequest, Setting, SpecCode, SpecError, WorkloadRequest, target};
 
 /// The kernel that the main job shows failing.
@@ -24,14 +27,14 @@ const DEFAULT_TASK: &str = "fp8_sdpa";
 pub fn main_job(common: &Common) -> Result<i32, CliError> {
     let catalog = Catalog::new()?;
     let entries = catalog.builtins(DEFAULT_TASK)?;
-    let asked = Asked {
-        entries,
-        example: catalog.fault(EXAMPLE)?,
-        from_list: true,
-        args: &CheckArgs::default(),
-        performance: GateStatus::NotRun,
-    };
-    judge(common, &catalog, &asked, "ladder")
+    let example = catalog.fault(EXAMPLE)?;
+    let args = CheckArgs::default();
+    let asked = Asked { entries, example, from_list: true, args: &args, performance: GateStatus::NotRun };
+    // Where there is a GPU its gate 2 is compared with the machine's, and gate 3 follows, in short.
+    match super::bench::ladder(common, &catalog, &asked)? {
+        Some(code) => Ok(code),
+        None => judge(common, &catalog, &asked, "ladder"),
+    }
 }
 
 /// The files named, or all built-in kernels of a task.
@@ -89,6 +92,8 @@ pub(super) fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &st
     let passes = passes(asked.args, &folder);
     let numerics = numerics(asked.args);
     let compile_only = asked.args.gate == Some(GateArg::Compile);
+    let sanitized = if asked.args.sanitize { Some(gpu(common)?) } else { None };
+    let sanitizer = sanitized.as_ref().map(Tools::new);
     let context = Context {
         compile: &compile,
         backend: &*backend,
@@ -96,6 +101,7 @@ pub(super) fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &st
         numerics,
         passes: passes.as_ref(),
         compile_only,
+        sanitizer: sanitizer.as_ref().map(|s| s as &dyn SanitizeJob),
     };
     let own = device.as_ref().and_then(|d| own_target(d, &subjects));
     let target = asked.args.target.as_deref().or(own.as_deref());
@@ -114,6 +120,27 @@ pub(super) fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &st
     }
     let tasks: Vec<_> = catalog.tasks.iter().cloned().collect();
     session.finish(common, &tasks, &artifacts)
+}
+
+/// The GPU of this machine, or of the one that `--on` leads to, or what to do about it.
+fn gpu(common: &Common) -> Result<GpuBackend, CliError> {
+    let options = on::gpu_options(common, common.fake_device)?;
+    Ok(GpuBackend::start(options).map_err(warpsmith_eval::EvalError::from)?)
+}
+
+/// compute-sanitizer's tools as they were asked for; where they are missing, every result says so.
+struct Tools<'a>(Result<Sanitizer<'a>, String>);
+
+impl<'a> Tools<'a> {
+    fn new(gpu: &'a GpuBackend) -> Tools<'a> {
+        Tools(Sanitizer::new(gpu))
+    }
+}
+
+impl SanitizeJob for Tools<'_> {
+    fn sanitize_job(&self, job: &Job) -> Result<Vec<FindingRecord>, String> {
+        self.0.as_ref().map_err(Clone::clone)?.sanitize_job(job)
+    }
 }
 
 pub(super) fn numerics(args: &CheckArgs) -> NumericsChoice {
@@ -139,8 +166,7 @@ fn backend(common: &Common, asked: &Asked) -> Result<(Box<dyn Backend>, Option<D
         BackendArg::Auto | BackendArg::Cpu if !elsewhere => return Ok((Box::new(PtxMachine::new(0)), None)),
         _ => {}
     }
-    let options = on::gpu_options(common, common.fake_device)?;
-    let backend = GpuBackend::start(options).map_err(warpsmith_eval::EvalError::from)?;
+    let backend = gpu(common)?;
     let device = backend.device().clone();
     Ok((Box::new(backend), Some(device)))
 }
@@ -215,7 +241,12 @@ pub(super) fn named(candidate: &str, asked: &Asked) -> String {
 }
 
 /// The example at the smallest shape.
-fn show(example: &Entry, catalog: &Catalog, context: &Context, session: &mut Session) -> Result<(), CliError> {
+pub(super) fn show(
+    example: &Entry,
+    catalog: &Catalog,
+    context: &Context,
+    session: &mut Session,
+) -> Result<(), CliError> {
     let subject = subject(catalog, example)?;
     let settings = vec![example.candidate.default_setting()];
     let subjects = [(subject, settings)];

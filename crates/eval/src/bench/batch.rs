@@ -214,15 +214,10 @@ fn measure_all<'a>(
 ) -> Result<(), EvalError> {
     let task = &batch.rows[0].step.subject.task;
     let mut peers: Vec<Result<Box<dyn Peer + 'a>, String>> = Vec::new();
+    let target = batch.rows[0].step.target.name;
     for name in batch.peers {
-        peers.push(ctx.peers.peer(&PeerAsk {
-            name,
-            task,
-            workload,
-            bases,
-            copies: MOST_CALLS,
-            copies_bytes: share,
-        })?);
+        let ask = PeerAsk { name, task, workload, target, bases, copies: MOST_CALLS, copies_bytes: share };
+        peers.push(ctx.peers.peer(&ask)?);
     }
     let mut contenders: Vec<&mut dyn Contender> = Vec::new();
     let mut baselines = Vec::new();

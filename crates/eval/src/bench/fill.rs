@@ -2,10 +2,10 @@
 
 use super::batch::{Batch, BenchContext};
 use super::floor::floor;
-use super::measure::Series;
+use super::measure::{Out, Series};
 use super::peers::Peer;
 use super::stats;
-use super::timed::{Method, Reading};
+use super::timed::{Method, Reading, Stop};
 use std::collections::BTreeMap;
 use warpsmith_spec::record::{
     AgreementRecord, BaselineRecord, ConditionsRecord, MeasurementRecord, OutputsRecord, ResultRecord, SpreadRecord,
@@ -36,11 +36,12 @@ pub(super) struct Seen<'a> {
 pub(super) fn peer(name: &str, peer: &Result<Box<dyn Peer + '_>, String>, series: Option<Series>) -> MeasuredPeer {
     let record = match (peer, &series) {
         (Err(why), _) => BaselineRecord::missing(why.clone()),
-        (Ok(_), Some(s)) if s.out.is_some() => BaselineRecord::missing(match &s.out {
-            Some((method, out)) => {
-                format!("it came to no end of its own when it was timed ({}: {out:?})", method.word())
+        (Ok(_), Some(Series { out: Some((method, out)), .. })) => BaselineRecord::missing(match out {
+            Out::Stopped(Stop::Lost { why }) => format!("while it was timed ({}): {why}", method.word()),
+            Out::Stopped(Stop::TimedOut { seconds }) => {
+                format!("it did not end within {seconds} s ({})", method.word())
             }
-            None => String::new(),
+            _ => format!("it stopped when it was timed ({})", method.word()),
         }),
         (Ok(peer), Some(s)) => BaselineRecord {
             methods: methods(s),

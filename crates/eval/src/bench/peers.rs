@@ -20,6 +20,8 @@ pub struct PeerAsk<'a> {
     pub name: &'a str,
     pub task: &'a Task,
     pub workload: &'a Workload,
+    /// The candidates' target: limits are as its tensor cores have them.
+    pub target: &'a str,
     pub bases: &'a [Arc<Oracle>],
     pub copies: u32,
     pub copies_bytes: u64,
@@ -49,9 +51,12 @@ impl Peers for NoPeers {
     }
 }
 
-impl Peers for Fake {
+/// Those of the fake backend's file.
+pub struct FakePeers<'f>(pub &'f Fake);
+
+impl Peers for FakePeers<'_> {
     fn peer<'a>(&'a self, ask: &PeerAsk) -> Result<Result<Box<dyn Peer + 'a>, String>, EvalError> {
-        let Some(row) = self.file.subject(ask.name, None, &ask.workload.shape, ask.workload.causal) else {
+        let Some(row) = self.0.file.subject(ask.name, None, &ask.workload.shape, ask.workload.causal) else {
             return Ok(Err("the file of the fake backend has no such subject".into()));
         };
         if row.name == "*" {
@@ -60,7 +65,7 @@ impl Peers for Fake {
         if let Some(why) = &row.missing {
             return Ok(Err(why.clone()));
         }
-        Ok(Ok(Box::new(FakePeer { fake: self, row: row.clone(), asks: 0 })))
+        Ok(Ok(Box::new(FakePeer { fake: self.0, row: row.clone(), asks: 0 })))
     }
 }
 

@@ -130,6 +130,7 @@ impl Bench {
                 numerics,
                 passes: None,
                 compile_only: false,
+                sanitizer: None,
             };
             let request =
                 RunRequest { subjects: &[(subject, settings)], workloads: &workloads, target: Some(&r.target) };
