@@ -92,7 +92,7 @@ def quantised(x, kind):
     return codes, s, codes.double() * wide_scale(s, x.shape[2]).double()
 
 
-def dense_case(r, g):
+def dense_case(r, g, choice=None):
     D = r.choice((64, 128, 256))
     Hkv, group, B = r.choice((1, 2, 3)), r.choice((1, 1, 2, 4, 5)), r.choice((1, 2, 3))
     Sq, Sk = r.choice(((r.randint(1, 20), r.randint(1, 3000)), (r.randint(1, 700),) * 2, (r.randint(1, 900), r.randint(1, 900)), (r.randint(1, 300), r.randint(1000, 3000))))
@@ -102,9 +102,15 @@ def dense_case(r, g):
     dtype = r.choice((torch.bfloat16, torch.float16, E4)) if D == 64 else torch.bfloat16   # each is an instance of its own
     scale, out_scale, lse = r.choice((None, 0.05)), 0.02 if dtype == E4 else None, r.random() < 0.5
     (q8, qs, q), (k8, ks, k), (v8, vs, v) = (quantised(draw(s, dist, g), kind) for s, kind in zip(((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D)), kinds))
-    got = w.sdpa_fp8(*(layout(x, how) for x, how in zip((q8, k8, v8), hows)), qs, ks, vs, causal=causal, softmax_scale=scale, out_dtype=dtype, out_scale=out_scale, return_lse=lse)
+    got = w.sdpa_fp8(*(layout(x, how) for x, how in zip((q8, k8, v8), hows)), qs, ks, vs, causal=causal, softmax_scale=scale, out_dtype=dtype, out_scale=out_scale, return_lse=lse,
+                     _choice=choice)
     out, l = got if lse else (got, None)
     return judge(out, l, *oracle(q, k, v, causal, scale or D ** -0.5), out_scale), (B, Hkv, group, Sq, Sk, D, causal, dist, kinds, hows, dtype, lse)
+
+
+def portable_case(r, g):
+    """The kernel for other cards, compiled by the driver for this one."""
+    return dense_case(r, g, w._heuristic.choose_portable)
 
 
 def varlen_case(r, g):
@@ -223,7 +229,7 @@ def dropin_case(r, g):
     return None if out.dtype == dtype and out.shape == want.shape and rel < 0.08 else f"{out.dtype}, relF {rel:.4f}", (D, group, Sq, Sk, causal, dtype)
 
 
-CASES = dict(dense=dense_case, varlen=varlen_case, decode=decode_case, packed=packed_case, quantise=quantise_case, dropin=dropin_case)
+CASES = dict(dense=dense_case, portable=portable_case, varlen=varlen_case, decode=decode_case, packed=packed_case, quantise=quantise_case, dropin=dropin_case)
 
 
 def inputs(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64):

@@ -313,3 +313,10 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     choice.boxes = Some((64, 128));
     choice
 }
+
+/// Every card that is no Hopper: 64 packed rows to a CTA, keys in turn.
+pub fn choose_portable(s: &Shape) -> Choice {
+    let defines = vec![("WS_D", s.head_dim), ("WS_CAUSAL", s.causal())];
+    let grid = [s.rows().div_ceil(64), s.heads_kv, s.batch];
+    Choice::new("portable", defines, grid, 128, 3 * 64 * (s.head_dim + 8) * 2)
+}

@@ -28,7 +28,7 @@ impl Instance {
     }
 }
 
-/// Every instance that the heuristic gives, for each output format: sorted, each once.
+/// Every instance for Hopper that the heuristic gives, for each output format: sorted, each once.
 pub fn instances() -> Vec<Instance> {
     let mut found = BTreeSet::new();
     let lengths_q = [1, 4, 16, 17, 64, 100, 300, 512, 1000, 2048, 5000];
@@ -50,6 +50,18 @@ pub fn instances() -> Vec<Instance> {
         }
     }
     found.iter().flat_map(|i| (0..3).map(|kind| i.with_output(kind))).collect()
+}
+
+/// Those of the kernel for all other cards, which a build embeds for sm_80 and sm_89 and as PTX: sorted.
+pub fn portable_instances() -> Vec<Instance> {
+    let mut found = Vec::new();
+    for head_dim in [64, 128, 256] {
+        for causal in [0, 1] {
+            let instance = Instance { file: "portable", defines: vec![("WS_D", head_dim), ("WS_CAUSAL", causal)] };
+            found.extend((0..3).map(|kind| instance.with_output(kind)));
+        }
+    }
+    found
 }
 
 impl Instance {

@@ -37,7 +37,7 @@ pub mod raw {
 pub use driver::{Device, RawStream};
 pub use error::{Error, ProblemError};
 pub use heuristic::Choice;
-pub use instance::{Instance, instances};
+pub use instance::{Instance, instances, portable_instances};
 pub use params::Params;
 pub use plan::{DevicePtr, LoadedPlan, Plan, Pointers, Workspace};
 pub use problem::{Mask, Output, Problem, ScaleStrides, Strides};

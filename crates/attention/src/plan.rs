@@ -11,6 +11,9 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock};
 
+/// The only target whose kernels are its own; they wait for earlier launches themselves.
+const HOPPER: &str = "sm_90a";
+
 /// An address in the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DevicePtr(pub u64);
@@ -56,10 +59,16 @@ impl Plan {
     /// Checks the problem and chooses; touches no device. Errors: [`Error::Problem`], [`Error::Device`].
     pub fn new(problem: &Problem, device: &Device) -> Result<Plan, Error> {
         problem.check()?;
-        let (mut choice, target) = match (device.major, device.minor) {
-            (9, 0) => (heuristic::choose(&Shape::from(problem), device.sms), "sm_90a"),
+        let shape = Shape::from(problem);
+        let target = match (device.major, device.minor) {
+            (9, 0) => HOPPER,
+            (8, 9) => "sm_89",
+            (8, _) => "sm_80",
+            (9.., _) => "compute_80", // PTX, which the driver compiles for the card that is there
             (major, minor) => return Err(Error::Device { major, minor }),
         };
+        let mut choice =
+            if target == HOPPER { heuristic::choose(&shape, device.sms) } else { heuristic::choose_portable(&shape) };
         choice.instance = choice.instance.with_output(problem.output.kind() as u32);
         let params = Params::new(problem, &choice);
         Ok(Plan { problem: *problem, choice, target, params })
@@ -68,6 +77,11 @@ impl Plan {
     /// The kernel and its launch.
     pub fn choice(&self) -> &Choice {
         &self.choice
+    }
+
+    /// What its machine code is for: `sm_90a`, `sm_89`, `sm_80`, or `compute_80`, which is PTX.
+    pub fn target(&self) -> &'static str {
+        self.target
     }
 
     pub fn workspace(&self) -> Workspace {
@@ -172,6 +186,6 @@ impl LoadedPlan {
             count = 4;
         }
         let c = &plan.choice;
-        self.function.launch(c.grid, c.block, c.shared_bytes, stream, true, &arguments[..count])
+        self.function.launch(c.grid, c.block, c.shared_bytes, stream, plan.target == HOPPER, &arguments[..count])
     }
 }

@@ -1,6 +1,6 @@
 //! What callers meet without a device: checks of problems and pointers, and the C header's freshness.
 
-use warpsmith_attention::{Device, Error, Mask, Output, Params, Plan, Problem, ProblemError};
+use warpsmith_attention::{Device, Error, Mask, Output, Params, Plan, Problem, ProblemError, portable_instances};
 
 const HOPPER: Device = Device { sms: 132, major: 9, minor: 0 };
 
@@ -33,10 +33,8 @@ fn wrong_problems_are_refused_before_anything_else() {
     for (problem, want) in rows {
         assert_eq!(Plan::new(&problem, &HOPPER).unwrap_err(), Error::Problem(want));
     }
-    assert_eq!(
-        Plan::new(&good, &Device { sms: 108, major: 8, minor: 0 }).unwrap_err(),
-        Error::Device { major: 8, minor: 0 }
-    );
+    let old = Device { sms: 40, major: 7, minor: 5 };
+    assert_eq!(Plan::new(&good, &old).unwrap_err(), Error::Device { major: 7, minor: 5 });
 }
 
 #[test]
@@ -49,6 +47,19 @@ fn plans_say_what_memory_they_need() {
     let causal = Problem { mask: Mask::Causal, output: Output::F16, ..Problem::dense(1, 8, 8, 512, 512, 64) };
     let name = Plan::new(&causal, &HOPPER).unwrap().choice().instance.name();
     assert!(name.starts_with("tiny_d64") && name.contains("causal1") && name.ends_with("out1"), "{name}");
+}
+
+#[test]
+fn other_cards_have_the_portable_kernel() {
+    let names: Vec<String> = portable_instances().iter().map(|i| i.name()).collect();
+    for (major, minor, target) in
+        [(8, 0, "sm_80"), (8, 6, "sm_80"), (8, 9, "sm_89"), (10, 0, "compute_80"), (12, 0, "compute_80")]
+    {
+        let plan = Plan::new(&Problem::dense(1, 8, 2, 100, 300, 256), &Device { sms: 58, major, minor }).unwrap();
+        assert_eq!((plan.target(), plan.choice().grid), (target, [7, 2, 1]));
+        assert!(names.contains(&plan.choice().instance.name()));
+        assert!(plan.choice().shared_bytes <= 101_376, "what Ada gives");
+    }
 }
 
 #[test]

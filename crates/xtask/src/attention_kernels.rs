@@ -10,28 +10,30 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use warpsmith_attention::{Instance, bundle, instances};
+use warpsmith_attention::{Instance, bundle, instances, portable_instances};
 use warpsmith_compile::{BuildKind, CompileOptions, Compiler, Request};
 
 const FILE: &str = "crates/attention/kernels.bin";
 const FOLDER: &str = "kernels/attention/hopper";
-const TARGET: &str = "sm_90a";
 
 /// Compiles all and writes the container.
 pub fn make(root: &Path) -> Result<(), String> {
     let compiler = crate::layer::compiler(true)?;
-    let mut all = instances();
-    all.extend(beside());
+    let mut all: Vec<(&str, Instance)> = instances().into_iter().chain(beside()).map(|i| ("sm_90a", i)).collect();
+    // Machine code for Ampere and Ada, and PTX for whatever comes after them.
+    for target in ["sm_80", "sm_89", "compute_80"] {
+        all.extend(portable_instances().into_iter().map(|i| (target, i)));
+    }
     let done = AtomicUsize::new(0);
     let compiled: Result<BTreeMap<String, Vec<u8>>, String> = all
         .par_iter()
-        .map(|instance| {
-            let code = compile(root, &compiler, instance)?;
+        .map(|(target, instance)| {
+            let code = compile(root, &compiler, target, instance)?;
             let n = done.fetch_add(1, Ordering::Relaxed) + 1;
             if n.is_multiple_of(25) || n == all.len() {
                 println!("{n} of {}", all.len());
             }
-            Ok((format!("{TARGET}/{}", instance.name()), code))
+            Ok((format!("{target}/{}", instance.name()), code))
         })
         .collect();
     let bytes = bundle::write(&compiled?).map_err(|e| e.to_string())?;
@@ -54,7 +56,7 @@ fn beside() -> Vec<Instance> {
     found
 }
 
-fn compile(root: &Path, compiler: &Compiler, instance: &Instance) -> Result<Vec<u8>, String> {
+fn compile(root: &Path, compiler: &Compiler, target: &str, instance: &Instance) -> Result<Vec<u8>, String> {
     let name = format!("{}.cu", instance.file);
     let path = root.join(FOLDER).join(&name);
     let request = Request {
@@ -65,11 +67,14 @@ fn compile(root: &Path, compiler: &Compiler, instance: &Instance) -> Result<Vec<
         defines: instance.defines.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect(),
         options: CompileOptions::default(),
         entries: Vec::new(),
-        target: TARGET.into(),
+        target: target.replace("compute_", "sm_"),
         build: BuildKind::Release,
     };
     let compiled = compiler.compile(&request).map_err(|e| format!("{}: {e}", instance.name()))?;
     let artifact = compiled.map_err(|failure| format!("{}: {failure}", instance.name()))?;
+    if target.starts_with("compute_") {
+        return Ok(artifact.ptx.into_bytes());
+    }
     artifact.cubin.ok_or_else(|| format!("{}: there is no machine code", instance.name()))
 }
 

@@ -74,7 +74,7 @@ class Launch:
 
     def __init__(self, kernel, grid, block, arguments):
         self.attribute = _Attribute(6, 0, 1)   # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        self.config = _Config(*grid, block, 1, 1, kernel.shared_bytes, 0, ctypes.addressof(self.attribute), 1)
+        self.config = _Config(*grid, block, 1, 1, kernel.shared_bytes, 0, ctypes.addressof(self.attribute), int(kernel.dependent))
         self.places = (c_void_p * len(arguments))(*[ctypes.addressof(a) for a in arguments])
         self.keep = arguments, kernel
         self.call = cuda().cuLaunchKernelEx, ctypes.addressof(self.config), kernel.function, ctypes.addressof(self.places)
@@ -90,11 +90,11 @@ class Launch:
 class Kernel:
     """One entry of one loaded module, allowed as much dynamic shared memory as it will be launched with."""
 
-    def __init__(self, cubin, entry, shared_bytes):
+    def __init__(self, cubin, entry, shared_bytes, dependent=True):
         lib, module, function = cuda(), c_void_p(), c_void_p()
         check(lib.cuModuleLoadData(byref(module), cubin), "cuModuleLoadData")
         check(lib.cuModuleGetFunction(byref(function), module, entry.encode()), f"cuModuleGetFunction({entry})")
-        self.module, self.function, self.shared_bytes = module, function.value, shared_bytes
+        self.module, self.function, self.shared_bytes, self.dependent = module, function.value, shared_bytes, dependent
         check(lib.cuFuncSetAttribute(function, c_int(8), c_int(shared_bytes)), f"{shared_bytes} bytes of shared memory")
 
 
@@ -122,7 +122,7 @@ def _find_nvrtc():
 
 
 def compile_cubin(source, name, include, defines, arch="sm_90a"):
-    """Source text to a cubin, with NVRTC."""
+    """Source text to a cubin, with NVRTC; to PTX for a virtual architecture."""
     path = _find_nvrtc()
     for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so.*")):
         ctypes.CDLL(builtins)   # NVRTC looks for it by name, and finds it once it is loaded
@@ -139,8 +139,9 @@ def compile_cubin(source, name, include, defines, arch="sm_90a"):
         log = ctypes.create_string_buffer(size.value)
         rtc.nvrtcGetProgramLog(program, log)
         raise CudaError(f"{name}: {log.value.decode()}")
-    rtc.nvrtcGetCUBINSize(program, byref(size))
+    get_size, get = (rtc.nvrtcGetPTXSize, rtc.nvrtcGetPTX) if arch.startswith("compute_") else (rtc.nvrtcGetCUBINSize, rtc.nvrtcGetCUBIN)
+    get_size(program, byref(size))
     cubin = ctypes.create_string_buffer(size.value)
-    rtc.nvrtcGetCUBIN(program, cubin)
+    get(program, cubin)
     rtc.nvrtcDestroyProgram(byref(program))
     return cubin.raw

@@ -207,3 +207,9 @@ def choose_ragged(s, sms=SMS):
     units = ctas if splits > 1 else 0
     return Choice("ragged", tuple(defines.items()), (row_tiles, s.Hkv * splits, s.B), wgs * 128, shared, units=units, splits=splits,
                   partial_floats=units * splits * 64 * (s.D + 2))
+
+
+def choose_portable(s):
+    """Every card that is no Hopper: 64 packed rows to a CTA, keys in turn."""
+    defines = dict(WS_D=s.D, WS_CAUSAL=int(s.causal))
+    return Choice("portable", tuple(defines.items()), (ceil_div(s.group * s.Sq, 64), s.Hkv, s.B), 128, 3 * 64 * (s.D + 8) * 2)

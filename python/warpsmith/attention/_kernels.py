@@ -14,7 +14,7 @@ try:   # a wheel carries most instances
 except ImportError:
     _embedded = None
 
-ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward", "ragged": "attention_ragged"}
+ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward", "ragged": "attention_ragged", "portable": "attention_portable"}
 _lock = threading.Lock()
 _loaded = {}
 
@@ -28,23 +28,29 @@ def source_folder():
     raise _driver.CudaError("the kernels' sources are missing from this installation")
 
 
+def target(choice):
+    """What an instance is compiled for: the portable kernel to PTX, which the driver compiles for the card that is there."""
+    return "compute_80" if choice.file == "portable" else "sm_90a"
+
+
 def cubin(choice):
-    """The instance's machine code."""
+    """The instance's machine code, or its PTX."""
+    name, arch = choice.name, target(choice)
     folder = os.environ.get("WARPSMITH_CUBINS")
-    if folder and (Path(folder) / f"{choice.name}.cubin").exists():
-        return (Path(folder) / f"{choice.name}.cubin").read_bytes()
+    if folder and (Path(folder) / f"{name}.cubin").exists():
+        return (Path(folder) / f"{name}.cubin").read_bytes()
     if _embedded is not None:
-        code = _embedded("sm_90a", choice.name)
+        code = _embedded(arch, name)
         if code is not None:
             return code
     src = source_folder()
-    digest = hashlib.sha256(repr((choice.name, choice.defines)).encode())
+    digest = hashlib.sha256(repr((name, choice.defines, arch)).encode())
     for f in sorted(src.iterdir()):
         digest.update(f.name.encode() + f.read_bytes())
     cache = Path(os.environ.get("WARPSMITH_CACHE", Path.home() / ".cache" / "warpsmith")) / "attention"
-    path = cache / f"{choice.name}-{digest.hexdigest()[:16]}.cubin"
+    path = cache / f"{name}-{digest.hexdigest()[:16]}.cubin"
     if not path.exists():
-        code = _driver.compile_cubin((src / f"{choice.file}.cu").read_text(), f"{choice.file}.cu", src, choice.defines)
+        code = _driver.compile_cubin((src / f"{choice.file}.cu").read_text(), f"{choice.file}.cu", src, choice.defines, arch)
         cache.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
         temporary.write_bytes(code)
@@ -62,5 +68,5 @@ def kernel(choice, device, entry=None):
             found = _loaded.get(key)
             if found is None:
                 with _driver.relaxed_capture():   # a first call inside of a graph's capture loads its code too
-                    found = _loaded[key] = _driver.Kernel(cubin(choice), entry, choice.shared_bytes)
+                    found = _loaded[key] = _driver.Kernel(cubin(choice), entry, choice.shared_bytes, dependent=choice.file != "portable")
     return found

@@ -1,7 +1,7 @@
 """A plan: all of a call that does not change while shapes, strides and options stay the same, and the launch that it makes.
 
 A plan belongs to one thread, as its parameter block is filled in anew for each call; the driver copies it at the launch. Nothing here
-waits for the device. Strides of whole 16 bytes are taken as they are; `loadable` copies what has others. Limit: Hopper.
+waits for the device. Strides of whole 16 bytes are taken as they are; `loadable` copies what has others.
 """
 import ctypes
 import dataclasses
@@ -19,14 +19,22 @@ _pack_addresses = struct.Struct("10Q").pack_into   # the head of Params
 _sms = {}
 
 
-def hopper(device):
-    """The device's number of SMs. NotImplementedError where there are no kernels for it."""
+def sms(device):
+    """The number of SMs of a Hopper device, 0 of another one from Ampere on. NotImplementedError for older ones."""
     found = _sms.get(device.index)
     if found is None:
         p = torch.cuda.get_device_properties(device)
-        if (p.major, p.minor) != (9, 0):
-            raise NotImplementedError(f"these kernels are for Hopper (compute capability 9.0); {p.name} has {p.major}.{p.minor}: use torch's scaled_dot_product_attention there")
-        found = _sms[device.index] = p.multi_processor_count
+        if p.major < 8:
+            raise NotImplementedError(f"{p.name} has compute capability {p.major}.{p.minor}; these kernels need 8.0 or later")
+        found = _sms[device.index] = p.multi_processor_count if (p.major, p.minor) == (9, 0) else 0
+    return found
+
+
+def hopper(device):
+    """The device's number of SMs. NotImplementedError where only the dense, portable kernel runs."""
+    found = sms(device)
+    if not found:
+        raise NotImplementedError("sequences of which the device knows the lengths need Hopper (compute capability 9.0): call sdpa_fp8 for each sequence")
     return found
 
 
@@ -59,9 +67,9 @@ class DensePlan:
     def __init__(self, q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None):
         B, Hq, Sq, D = q.shape
         Hkv, Sk = k.shape[1], k.shape[2]
-        sms = hopper(q.device)
+        processors = sms(q.device)
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)))
-        c = choice(shape) if choice else _heuristic.choose(shape) if sms == _heuristic.SMS else _heuristic.choose(shape, sms)
+        c = choice(shape) if choice else _heuristic.choose(shape, processors) if processors else _heuristic.choose_portable(shape)
         self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
         self.index, self.device = q.device.index, q.device
         _driver.bind_context(self.index)
@@ -108,6 +116,8 @@ class DensePlan:
     def teach(self, launcher, tensors, options):
         """Has `_native` make this plan's launches. -> whether it will"""
         c = self.choice
+        if not self.kernel.dependent:
+            return False
         maps = [(d, st, b) for d, st, b in self.map_shapes] if self.maps else None
         partial = torch.empty(1, dtype=torch.float32, device=self.device).expand(c.partial_floats) if c.partial_floats else None
         grid = tuple(c.grid) + (1,) * (3 - len(c.grid))
