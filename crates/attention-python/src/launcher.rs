@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use warpsmith_attention::raw;
-use warpsmith_attention::{Params, RawStream};
+use warpsmith_attention::{Error, Params, RawStream};
 
 /// Plans that are kept; then all are forgotten.
 const MAX_PLANS: usize = 512;
@@ -53,6 +53,29 @@ impl Hasher for Mix {
 /// A tensor map's dimensions, strides and box.
 type MapShape = ([u64; 4], [u64; 3], [u32; 4]);
 
+/// Tensor maps' shapes, and the maps of the last call by address: encoding one takes longer than all else here.
+struct Maps {
+    shapes: [MapShape; 3],
+    encoded: Mutex<[(u64, raw::TensorMap); 3]>,
+}
+
+impl Maps {
+    fn new(shapes: [MapShape; 3]) -> Maps {
+        Maps { shapes, encoded: Mutex::new([(0, raw::TensorMap([0; 16])); 3]) }
+    }
+
+    fn at(&self, at: [u64; 3]) -> Result<[raw::TensorMap; 3], Error> {
+        let mut encoded = self.encoded.lock().unwrap_or_else(|e| e.into_inner());
+        for (i, address) in at.into_iter().enumerate() {
+            if encoded[i].0 != address {
+                let (dims, strides, boxes) = self.shapes[i];
+                encoded[i] = (address, raw::encode_bytes(address, dims, strides, boxes)?);
+            }
+        }
+        Ok([encoded[0].1, encoded[1].1, encoded[2].1])
+    }
+}
+
 struct Entry {
     function: raw::Function,
     /// The context that it was loaded in.
@@ -62,7 +85,7 @@ struct Entry {
     block: u32,
     shared_bytes: u32,
     params: Params,
-    maps: Option<[MapShape; 3]>,
+    maps: Option<Maps>,
     /// Expanded from one element: `empty_like` of these makes what a launch writes.
     out: Py<PyAny>,
     lse: Option<Py<PyAny>>,
@@ -160,7 +183,7 @@ impl Launcher {
             block,
             shared_bytes,
             params,
-            maps,
+            maps: maps.map(Maps::new),
             out,
             lse,
             partial,
@@ -242,13 +265,12 @@ impl Launcher {
 }
 
 impl Entry {
-    fn launch(&self, params: &mut Params, at: [u64; 3], stream: RawStream) -> Result<(), warpsmith_attention::Error> {
+    fn launch(&self, params: &mut Params, at: [u64; 3], stream: RawStream) -> Result<(), Error> {
         let mut arguments: [*mut c_void; 4] = [std::ptr::from_mut(params).cast(); 4];
-        let Some(shapes) = &self.maps else {
+        let Some(maps) = &self.maps else {
             return self.function.launch(self.grid, self.block, self.shared_bytes, stream, true, &arguments[..1]);
         };
-        let encode = |i: usize| raw::encode_bytes(at[i], shapes[i].0, shapes[i].1, shapes[i].2);
-        let mut maps = [encode(0)?, encode(1)?, encode(2)?];
+        let mut maps = maps.at(at)?;
         for (argument, map) in arguments[1..].iter_mut().zip(&mut maps) {
             *argument = std::ptr::from_mut(map).cast();
         }

@@ -45,6 +45,10 @@ pub fn make(root: &Path) -> Result<(), String> {
 /// Kernels that only the Python package launches: sequences of which the device knows the lengths, and the quantiser.
 fn beside() -> Vec<Instance> {
     let mut found = vec![Instance { file: "quantise", defines: Vec::new() }];
+    for mut decode in instances().into_iter().filter(|i| i.file == "decode") {
+        decode.defines.insert(decode.defines.len() - 1, ("WS_LENS", 1)); // the output's format comes last
+        found.push(decode);
+    }
     for (head_dim, groups) in [(64, 4), (128, 4), (256, 2)] {
         for causal in [0, 1] {
             let defines =

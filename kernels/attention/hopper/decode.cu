@@ -37,10 +37,16 @@
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
+#ifndef WS_LENS
+#define WS_LENS 0   // 1: sequences have lengths of their own, and perhaps pages of whole tiles
+#endif
 
 #include "params.cuh"
 #include "softmax.cuh"
 #include "transpose.cuh"
+#if WS_LENS
+#include "ragged.cuh"
+#endif
 
 constexpr i32 D = WS_D, KEYS = WS_KEYS, WARPS = WS_WARPS, STAGES = WS_STAGES, HALVES = WS_ROWS / 8, THREADS = 32 * WARPS;
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -180,13 +186,21 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 16][2 * HALVES], u32 k, const flo
 #define MARK_FIRST(i)
 #endif
 
+#if WS_LENS
+WS_DEV void store_zeros(u32 addr) { asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(addr), "r"(0) : "memory"); }
+#endif
+
 WS_DEV float log_sum(float top, float sum) { return sum > 0.0f ? (top + lg2(sum) - kShift) * kLn2 : kNegInf; }
 
 // Row r of a unit in the output.
 WS_DEV i64 out_row(const Params& p, i32 b, i32 kv_head, i32 r) { return (static_cast<i64>(b) * p.Hq + kv_head * p.group + r % p.group) * p.Sq + r / p.group; }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    attention_decode(const __grid_constant__ Params p, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map) {
+    attention_decode(const __grid_constant__ Params p, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map
+#if WS_LENS
+                     , const __grid_constant__ Ragged x
+#endif
+    ) {
     extern __shared__ __align__(1024) u8 smem[];
     const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const u32 ring = smem_addr(smem) + warp * kWarpBytes, bars = smem_addr(smem) + kBars + warp * STAGES * 8;
@@ -206,6 +220,36 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     MARK(1);
 
     // The loader runs ahead of the products by STAGES tiles, through the ends of units.
+#if WS_LENS
+    // A sequence's own tiles are shared out, and what is used of its cache is read.
+    auto keys_of = [&](i32 unit) { return min(max(__ldg(x.used + min(unit, units - 1) / p.Hkv), 0), p.Sk); };
+    auto first_of = [&](i32 keys) { return part * (((keys + KEYS - 1) / KEYS + team_size - 1) / team_size) + static_cast<i32>(warp); };
+    auto stop_of = [&](i32 keys) {
+        const i32 tiles = (keys + KEYS - 1) / KEYS;
+        return min(tiles, (part + 1) * ((tiles + team_size - 1) / team_size));
+    };
+    i32 load_unit = team, load_tile = first_of(keys_of(team)), load_stop = stop_of(keys_of(team));
+    auto load = [&](u32 slot) {
+        while (load_tile >= load_stop && load_unit < units) {
+            load_unit += teams;
+            load_tile = first_of(keys_of(load_unit));
+            load_stop = stop_of(keys_of(load_unit));
+        }
+        if (load_unit < units && lane == 0) {
+            i32 b = load_unit / p.Hkv, first = load_tile * KEYS;
+            const i32 h = load_unit % p.Hkv;
+            if (x.pages) {
+                b = min(max(__ldg(x.pages + b * x.pages_b + first / x.page_size), 0), x.page_count - 1);
+                first %= x.page_size;
+            }
+            const u32 to = ring + slot * kStageBytes, bar = bars + slot * 8;
+            mbarrier_expect_tx(bar, kStageBytes);
+#pragma unroll
+            for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + i * KEYS * 128, &k_map, bar, i * 128, first, h, b);
+#pragma unroll
+            for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + kTileBytes + i * KEYS * 128, &v_map, bar, i * 128, first, h, b);
+        }
+#else
     const i32 share = (per_unit + team_size - 1) / team_size, first_tile = part * share + warp, stop = min(per_unit, (part + 1) * share);
     i32 load_unit = team, load_tile = first_tile;
     auto load = [&](u32 slot) {
@@ -219,6 +263,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + kTileBytes + i * KEYS * 128, &v_map, bar, i * 128, load_tile * KEYS, h, b);
         }
+#endif
         load_tile += WARPS;
     };
 #pragma unroll
@@ -227,6 +272,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     u32 slot = 0, phase = 0;
     for (i32 unit = team; unit < units; unit += teams) {
         const i32 b = unit / p.Hkv, kv_head = unit % p.Hkv;
+#if WS_LENS
+        const i32 keys = keys_of(unit), first_tile = first_of(keys), stop = stop_of(keys);
+#else
+        const i32 keys = p.Sk;
+#endif
         const float* ks = p.k_scale + b * p.ks_b + kv_head * p.ks_h;
         const float* vs = p.v_scale + b * p.vs_b + kv_head * p.vs_h;
         u32 q[D / 16][2 * HALVES];
@@ -243,10 +293,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (i32 e = 0; e < 2; ++e) {
                 const i32 column = 8 * h + 2 * lane4 + e, query = column / p.group, head = kv_head * p.group + column % p.group;
                 q_scale[h][e] = column < rows ? p.q_scale[b * p.qs_b + head * p.qs_h + (query >> 7) * p.qs_t] * p.softmax_scale_log2 : 0.0f;
-                limit[h][e] = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + query + 1) : p.Sk;
+                limit[h][e] = WS_CAUSAL ? min(keys, keys - p.Sq + query + 1) : keys;
             }
         }
-        const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + 1) : p.Sk;
+        const i32 clear = WS_CAUSAL ? min(keys, keys - p.Sq + 1) : keys;
         const float k_head = ks[0], v_head = vs[0] > 0.0f ? vs[0] : 1.0f, v_inverse = 1.0f / v_head;
         State st;
 #pragma unroll
@@ -262,6 +312,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             mbarrier_wait(bars + slot * 8, phase);
             MARK_FIRST(2);
             const i32 first_key = t * KEYS;
+#if WS_LENS
+            if (first_key + KEYS > keys) {
+                // Behind the last key lies anything, NaN too, which times 0 is NaN: V's rows there become zeros.
+                const u32 v = ring + slot * kStageBytes + kTileBytes;
+                for (u32 i = (keys - first_key) * (kPitch / 16) + lane; i < KEYS * (kPitch / 16); i += 32)
+#pragma unroll
+                    for (u32 half = 0; half < (D + 127) / 128; ++half) store_zeros(v + half * KEYS * 128 + 16 * i);
+                fence_async_shared();   // the slot's next tile comes by the asynchronous proxy
+                __syncwarp();
+            }
+#endif
             const float k_scale = p.ks_t ? ks[(first_key >> 7) * p.ks_t] : k_head, v_scale = blocks ? vs[(first_key >> 7) * p.vs_t] * v_inverse : 1.0f;
             float c[HALVES][2];
 #pragma unroll

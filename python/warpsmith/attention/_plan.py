@@ -15,7 +15,7 @@ from ._params import Params, aligned_tensor_maps
 
 _LOG2E = math.log2(math.e)
 _current_stream = torch._C._cuda_getCurrentRawStream
-_pack_addresses = struct.Struct("10Q").pack_into   # the head of Params
+pack_addresses = struct.Struct("10Q").pack_into   # the head of Params
 _sms = {}
 
 
@@ -103,7 +103,7 @@ class DensePlan:
             partial = self.partial = torch.empty(c.partial_floats, dtype=torch.float32, device=self.device)
             if c.units:
                 arrived = _memory.counters(c.units, self.device, stream)
-        _pack_addresses(self.params, 0, a, b, d, qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
+        pack_addresses(self.params, 0, a, b, d, qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
                         0 if partial is None else partial.data_ptr(), 0 if arrived is None else arrived.data_ptr())
         if self.maps:
             for i, at in enumerate((a, b, d)):

@@ -1,18 +1,21 @@
-"""sdpa_fp8_varlen and decode_fp8: sequences whose lengths, and whose keys' places, only the device knows. Both are one kernel, ragged.cu.
+"""sdpa_fp8_varlen and decode_fp8: sequences whose lengths, and whose keys' places, only the device knows.
 
-Nothing is read back, so both can be captured, and a captured graph follows the lengths of each replay. Decoding whole caches is also
-sdpa_fp8's, which is faster there.
+Nothing is read back, so both can be captured, and a captured graph follows the lengths of each replay. At most 16
+packed queries are decode.cu's, if pages are whole tiles of it (16 to 64 keys); all else is ragged.cu's.
 """
+import ctypes
 import dataclasses
 import math
+import threading
 
 import torch
 from torch.compiler import is_compiling
 
 from . import _arguments, _driver, _heuristic, _kernels, _memory, _plan
-from ._params import Params, Ragged
+from ._params import Params, Ragged, aligned_tensor_maps
 
-_MAX_GRID = 65535
+_MAX_GRID, _PLANS = 65535, 256
+_local = threading.local()
 
 
 def sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, *, causal=False, softmax_scale=None,
@@ -130,30 +133,77 @@ def _steps(q, k, v):
 
 
 def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out, out_steps, lse, lse_steps, places):
-    sms = _plan.hopper(q.device)
-    B, Hq, Hkv, Sq, Sk, D = sizes
-    if B > _MAX_GRID:
-        raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
+    """One launch, by a plan that is kept for each layout."""
     q, k, v = map(_plan.loadable, (q, k, v))
-    c = _heuristic.choose_ragged(_heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal), sms)
-    c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
-    index = q.device.index
-    with torch.cuda.device(index):
-        _driver.bind_context(index)
-        p, x = Params(), Ragged()
-        _plan.fill_common(p, *_steps(q, k, v), scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
-        p.q, p.k, p.v, p.out = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
-        p.q_scale, p.k_scale, p.v_scale = (s.data_ptr() for s in scales)
-        p.lse = 0 if lse is None else lse.data_ptr()
+    try:
+        plans = _local.plans
+    except AttributeError:
+        plans = _local.plans = {}
+    numbers = tuple(x for x in places.items() if not isinstance(x[1], torch.Tensor))
+    key = (sizes, q.stride(), k.stride(), v.stride(), tuple((s.shape, s.stride()) for s in scales), q.device, causal, softmax_scale, out_dtype, out_scale, lse is None,
+           numbers, tuple(n for n, x in places.items() if isinstance(x, torch.Tensor)))
+    plan = plans.get(key)
+    with torch.cuda.device(q.device):
+        if plan is None:
+            plan = _RaggedPlan(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places)
+            if len(plans) >= _PLANS:
+                plans.clear()
+            plans[key] = plan
+        plan(q, k, v, scales, out, lse, places)
+
+
+class _RaggedPlan:
+    """What stays the same for a layout. Few queries over whole tiles go to decode.cu, all else to ragged.cu. Belongs to one thread."""
+
+    def __init__(self, q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places):
+        sms = _plan.hopper(q.device)
+        B, Hq, Hkv, Sq, Sk, D = sizes
+        if B > _MAX_GRID:
+            raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
+        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal)
+        c = _heuristic.choose_decode(shape, sms=sms) if q.dim() == 4 else None
+        if c is not None and places.get("page_size", 0) % c.boxes[1] == 0:
+            c = dataclasses.replace(c, defines=c.defines + (("WS_LENS", 1),))
+        else:
+            c = _heuristic.choose_ragged(shape, sms)
+        self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
+        self.index, self.device = q.device.index, q.device
+        _driver.bind_context(self.index)
+        p, x = self.params, self.ragged = Params(), Ragged()
+        steps = _steps(q, k, v)
+        _plan.fill_common(p, *steps, scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
         p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
+        p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
         for name, value in places.items():
-            setattr(x, name, value.data_ptr() if isinstance(value, torch.Tensor) else value)
+            if not isinstance(value, torch.Tensor):
+                setattr(x, name, value)
         x.o_b, x.o_h, x.o_s = out_steps
         x.l_b, x.l_h, x.l_s = lse_steps
         x.splits = c.splits
-        stream = torch._C._cuda_getCurrentRawStream(index)
+        self.maps = []
+        if c.boxes:
+            self.raw, self.maps = aligned_tensor_maps(3)   # the first, q's, is not looked at
+            tokens, rows = (Sk, B) if "pages" not in places else (places["page_size"], places["page_count"])
+            dims = (D, tokens, Hkv, rows)
+            self.shapes = [(dims, [max(s, 16) if n == 1 else s for s, n in zip((st[2], st[1], st[0]), dims[1:])], (min(D, 128), c.boxes[1], 1, 1)) for st in steps[1:]]
+            self.encoded = [None] * 2
+        self.launch = _driver.Launch(_kernels.kernel(c, self.index), c.grid, c.block, [p, *self.maps, x])
+
+    def __call__(self, q, k, v, scales, out, lse, places):
+        p, x, c = self.params, self.ragged, self.choice
+        stream = torch._C._cuda_getCurrentRawStream(self.index)
+        partial = arrived = None
         if c.partial_floats:
-            partial = torch.empty(c.partial_floats, dtype=torch.float32, device=q.device)
-            arrived = _memory.counters(c.units, q.device, stream)
-            p.partial, p.arrived = partial.data_ptr(), arrived.data_ptr()
-        _driver.Launch(_kernels.kernel(c, index), c.grid, c.block, [p, x])(stream)
+            partial = torch.empty(c.partial_floats, dtype=torch.float32, device=self.device)
+            if c.units:
+                arrived = _memory.counters(c.units, self.device, stream)
+        addresses = [t.data_ptr() for t in (q, k, v, *scales, out)] + [0 if t is None else t.data_ptr() for t in (lse, partial, arrived)]
+        _plan.pack_addresses(p, 0, *addresses)
+        for name, value in places.items():
+            if isinstance(value, torch.Tensor):
+                setattr(x, name, value.data_ptr())
+        for i, at in enumerate(addresses[1:3] if self.maps else ()):
+            if self.encoded[i] != at:
+                _driver.encode_tensor_map(ctypes.byref(self.maps[i + 1]), at, *self.shapes[i])
+                self.encoded[i] = at
+        self.launch(stream)
