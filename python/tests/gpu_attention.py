@@ -81,7 +81,7 @@ def judge(out, lse, want, want_lse, out_scale=None, limit=0.075):
         if (torch.isinf(lse) != blind).any():
             return "lse: infinite elsewhere"
         # The tensor core keeps 13 bits of a sum: large scores are off in proportion.
-        d = (lse.double() - want_lse)[~blind].abs().max() - 1e-3 * want_lse[~blind].abs().max() if (~blind).any() else 0.0
+        d = (lse.double() - want_lse)[~blind].abs().max() - 2e-3 * want_lse[~blind].abs().max() if (~blind).any() else 0.0
         if d > 0.02:
             return f"lse off by {float(d):.4f}"
     return None
@@ -175,8 +175,10 @@ def decode_case(r, g):
             kc[b, used[b]:] = 0x7F
             vc[b, used[b]:] = 0x7F
     lens = torch.tensor(used, dtype=torch.int32, device=dev)
-    out, lse = w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=True)
-    why = None
+    call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=True)
+    out, lse = call()
+    again = call()   # by the plan that the first one left
+    why = None if torch.equal(out, again[0]) and torch.equal(lse, again[1]) else "the second call differs"
     for b in range(B):
         n = used[b]
         if n:

@@ -12,13 +12,10 @@ try:
     from torch._subclasses import FakeTensorMode
     from warpsmith import attention as w
 except ImportError as e:   # the package needs torch, its tests need no more
-    torch = None
-    WHY = str(e)
+    raise unittest.SkipTest(str(e))
 
 
 def setUpModule():
-    if torch is None:
-        raise unittest.SkipTest(WHY)
     logging.disable(logging.ERROR)   # torch logs each error of a fake kernel
 
 

@@ -103,14 +103,22 @@ def _remember(recent, asked, tensors, plan):
     """Puts a guard of these tensors first among those of the same options."""
     if _launcher is not None and asked[-1] is None and plan.teach(_launcher, tensors, asked[:-1]):
         return
-    if _Guards is None or any(isinstance(x, torch.Tensor) for x in asked):
+    if any(isinstance(x, torch.Tensor) for x in asked):
         return
+    check = guard(tensors)
+    if check is not None:
+        recent[asked] = ((check, plan), *recent.get(asked, ())[:_RECENT - 1])
+
+
+def guard(tensors):
+    """A function that says whether tensors are of the same kind, dtype, device, sizes and strides as these; or None."""
+    if _Guards is None:
+        return None
     try:
         guards = _Guards(*tensors, dynamic_dims_sizes=[list(x.shape) for x in tensors], dynamic_dims_strides=[list(x.stride()) for x in tensors])
-        if guards.check(*tensors):
-            recent[asked] = ((guards.check, plan), *recent.get(asked, ())[:_RECENT - 1])
+        return guards.check if guards.check(*tensors) else None
     except Exception:   # of a private interface: the key still serves
-        pass
+        return None
 
 
 def _cat(parts):

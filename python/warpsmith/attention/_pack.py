@@ -155,6 +155,8 @@ def sdpa_fp8_packed(q, kv, q_scale, *, causal=False, softmax_scale=None, out_dty
     """
     if not isinstance(kv, PackedKV):
         raise TypeError(f"kv must be a PackedKV, as pack_kv makes it, not {type(kv).__name__}")
+    q, q_scale = _arguments.as_tensor("q", q, E4M3), _arguments.as_tensor("q_scale", q_scale, torch.float32)
+    _arguments.options(softmax_scale, 64, out_dtype, out_scale, mode)
     plain = kv.v_mean is None
     narrow = torch.bfloat16 if not plain and out_dtype == E4M3 else out_dtype   # the mean is added before the scale is applied
     result = _call.sdpa_fp8(q, kv.k, kv.v, q_scale, kv.k_scale, kv.v_scale, causal=causal, softmax_scale=softmax_scale, out_dtype=narrow,
@@ -165,13 +167,12 @@ def sdpa_fp8_packed(q, kv, q_scale, *, causal=False, softmax_scale=None, out_dty
     if not plain and Sk:
         mean = kv.v_mean.repeat_interleave(group, 1)[:, :, None]
         blind = max(0, Sq - Sk) if causal else 0   # queries that see no key stay 0
-        wide = out.float()
-        wide[:, :, blind:] += mean
         if out_dtype == E4M3:
-            _, out_scale = _arguments.options(softmax_scale, D, out_dtype, out_scale, mode)
-            out = (wide / (out_scale or 1.0)).clamp(-448, 448).to(E4M3)
+            wide = out.float()
+            wide[:, :, blind:] += mean
+            out = (wide / (float(out_scale) if out_scale is not None else 1.0)).clamp(-448, 448).to(E4M3)
         else:
-            out = wide.to(out_dtype)
+            out[:, :, blind:].add_(mean)   # summed in f32, rounded once more
     elif not plain:
         out = out.to(out_dtype)
     if lse is not None and kv.k_mean is not None:

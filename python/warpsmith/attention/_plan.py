@@ -14,7 +14,7 @@ from . import _arguments, _driver, _heuristic, _kernels, _memory
 from ._params import Params, aligned_tensor_maps
 
 _LOG2E = math.log2(math.e)
-_current_stream = torch._C._cuda_getCurrentRawStream
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)   # a torch without CUDA can still be imported
 pack_addresses = struct.Struct("10Q").pack_into   # the head of Params
 _sms = {}
 
