@@ -28,7 +28,7 @@ use warpsmith_spec::{Setting, target};
 use warpsmith_store::RunDir;
 
 /// Seconds that one request to the device may take.
-const SECONDS: u64 = 60;
+const SECONDS: u64 = 30;
 const MAX_FAKE_BYTES: u64 = 16 << 20;
 
 /// The files named, or all built-in kernels of a task, or a run to finish.

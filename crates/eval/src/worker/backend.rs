@@ -9,7 +9,7 @@ use super::{outcome, request};
 use crate::backend::{Backend, Job, RunOutcome};
 use crate::bench::timed::Resident;
 use crate::error::EvalError;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -71,6 +71,8 @@ pub(super) struct Workers {
     ahead: Option<JoinHandle<Result<Worker, WorkerError>>>,
     /// How many jobs took their worker with them.
     lost: u64,
+    /// Code (by its PTX) that came to no end before: it is waited for less when it comes again.
+    pub(super) endless: HashSet<String>,
     /// How many jobs in a row were not carried out because the other machine was not there.
     unreached: u64,
 }
@@ -162,6 +164,24 @@ fn start(options: &GpuOptions) -> Result<Worker, WorkerError> {
     Worker::start(&options.command, options.device, options.start_seconds)
 }
 
+/// Seconds that a job may take whatever its work: transfers, and others who have the device.
+const SECONDS_FOR_ANY: u64 = 10;
+/// Seconds for code that came to no end before.
+pub(super) const SECONDS_FOR_ENDLESS: u64 = 3;
+/// Multiply-adds a second that the slowest kernel worth judging makes; a scalar one makes a thousand times as many on an H200.
+const SLOWEST: u64 = 500_000_000;
+
+impl GpuBackend {
+    /// By the job's work, so that a kernel that never ends is given up soon; over a launcher transfers may be slow.
+    fn deadline(&self, workers: &Workers, job: &Job) -> u64 {
+        match self.options.command.remote {
+            Some(_) => self.options.seconds,
+            None if workers.endless.contains(&job.artifact.ptx_sha256) => SECONDS_FOR_ENDLESS,
+            None => self.options.seconds.min(SECONDS_FOR_ANY.saturating_add(job.max_instructions / SLOWEST)),
+        }
+    }
+}
+
 impl Backend for GpuBackend {
     fn word(&self) -> &'static str {
         if self.options.fake { "fake" } else { "gpu" }
@@ -185,8 +205,8 @@ impl Backend for GpuBackend {
             Ok(prepared) => prepared,
             Err(end) => return Ok(RunOutcome::ended(*end)),
         };
-        let seconds = self.options.seconds;
         let mut workers = self.lock();
+        let seconds = self.deadline(&workers, job);
         let mut died: Option<WorkerError> = None;
         loop {
             let mut worker = match self.take(&mut workers) {
@@ -208,7 +228,10 @@ impl Backend for GpuBackend {
             workers.unreached = 0;
             match done {
                 Ok(ran) => return outcome::outcome(job, ran, seconds),
-                Err(WorkerError::TimedOut { .. }) => return Ok(outcome::timed_out(seconds)),
+                Err(WorkerError::TimedOut { .. }) => {
+                    workers.endless.insert(job.artifact.ptx_sha256.clone());
+                    return Ok(outcome::timed_out(seconds));
+                }
                 Err(e @ WorkerError::Refused { .. }) => return Err(e.into()),
                 Err(e @ WorkerError::Spawn { .. }) => return Err(e.into()),
                 Err(e) => match died.replace(e) {

@@ -3,7 +3,7 @@
 //! Source of the messages: `docs/worker-protocol.md`. What it cannot miss: the worker says which base a sampled output had, and it is
 //! compared with what was drawn.
 
-use super::backend::{GpuBackend, Workers};
+use super::backend::{GpuBackend, SECONDS_FOR_ENDLESS, Workers};
 use super::{outcome, request};
 use crate::backend::{Backend, Job, RunEnd};
 use crate::bench::floor;
@@ -23,6 +23,8 @@ use warpsmith_spec::record::FindingRecord;
 const GATE: &str = "performance";
 /// For making a subject resident, transfers included.
 const PREPARE_SECONDS: u64 = 60;
+/// For a steady run beyond the time for its launches: making copies, comparing, reading back.
+const STEADY_GRACE: u64 = 15;
 /// Others on the device may finish what they time.
 const WAIT_SECONDS: u64 = 300;
 
@@ -38,6 +40,7 @@ impl GpuBackend {
         act: &mut dyn FnMut(&mut Worker) -> Result<(T, bool), WorkerError>,
     ) -> Answer<T> {
         let mut workers = self.lock();
+        let code = workers.residents.get(name).and_then(|(r, _)| Some(r.job(0)?.artifact.ptx_sha256.clone()));
         let mut died: Option<WorkerError> = None;
         loop {
             let mut worker = match self.take(&mut workers) {
@@ -60,7 +63,10 @@ impl GpuBackend {
             self.put_back(&mut workers, worker, over);
             match done {
                 Ok((answer, _)) => return Ok(Ok(answer)),
-                Err(WorkerError::TimedOut { .. }) => return Ok(Err(Stop::TimedOut { seconds })),
+                Err(WorkerError::TimedOut { .. }) => {
+                    workers.endless.extend(code);
+                    return Ok(Err(Stop::TimedOut { seconds }));
+                }
                 Err(e @ (WorkerError::Refused { .. } | WorkerError::Spawn { .. })) => return Err(e.into()),
                 Err(e) => match died.replace(e) {
                     None => continue,
@@ -135,6 +141,13 @@ impl GpuBackend {
         Ok(Ok(stop(&job, &head.end, None, PREPARE_SECONDS)?))
     }
 
+    /// Seconds for a request: few for code that came to no end before.
+    fn patience(&self, resident: &Resident, seconds: u64) -> u64 {
+        let workers = self.lock();
+        let endless = resident.job(0).is_some_and(|job| workers.endless.contains(&job.artifact.ptx_sha256));
+        if endless { seconds.min(SECONDS_FOR_ENDLESS + 2) } else { seconds }
+    }
+
     fn known(&self, name: &str) -> Result<Arc<Resident>, EvalError> {
         let found = self.lock().residents.get(name).map(|(r, _)| r.clone());
         found.ok_or_else(|| EvalError::Defect(format!("{name} was not made resident")))
@@ -187,8 +200,9 @@ impl TimedBackend for GpuBackend {
             sample: ask.sample.clone(),
             seconds: 0,
         };
-        let answer = self.with_resident(name, ask.seconds, &mut |worker| {
-            let timed = worker.time(&time, ask.seconds)?;
+        let seconds = self.patience(&resident, ask.seconds);
+        let answer = self.with_resident(name, seconds, &mut |worker| {
+            let timed = worker.time(&time, seconds)?;
             let last = timed.head.last;
             Ok((timed, last))
         })?;
@@ -219,14 +233,20 @@ impl TimedBackend for GpuBackend {
             outputs,
             findings: broken_rules(&job, &changed, &overruns),
             readings: [conditions.before, conditions.during, conditions.after].into_iter().flatten().collect(),
-            stop: stop(&job, &end, at.as_ref(), ask.seconds)?,
+            stop: stop(&job, &end, at.as_ref(), seconds)?,
         })
     }
 
     fn steady(&self, name: &str, launches: u64, seconds: f64) -> Result<SteadyRun, EvalError> {
         let resident = self.known(name)?;
-        let limit = seconds.ceil() as u64 + 30;
-        let steady = Steady { subject: name.to_string(), launches, seconds_at_most: seconds, base: 0, seconds: 0 };
+        let limit = self.patience(&resident, seconds.ceil() as u64 + STEADY_GRACE);
+        let steady = Steady {
+            subject: name.to_string(),
+            launches,
+            seconds_at_most: seconds.min(limit as f64 - 1.0),
+            base: 0,
+            seconds: 0,
+        };
         let answer = self.with_resident(name, limit, &mut |worker| {
             let head = worker.steady(&steady, limit)?;
             let last = head.last;
