@@ -63,7 +63,7 @@ fn run() -> Result<(), String> {
         async_copies: AsyncCopies::Late,
         max_shared_bytes: 232_448,
         threads: 0,
-        schedules: 0,
+        ..Options::default()
     };
     let (mut launches, mut dumps) = (Vec::new(), Vec::new());
     while let Some(word) = args.next() {

@@ -45,6 +45,8 @@ pub struct Options {
     pub max_shared_bytes: u32,
     /// Host threads; 0: one for each core.
     pub threads: usize,
+    /// Counts what accesses cost the memory system ([`LineCounters::traffic`]); takes up to twice the time.
+    pub count_traffic: bool,
     /// Further schedules that [`crate::explore`] runs; a single [`crate::launch`] runs one.
     pub schedules: u32,
 }
@@ -59,6 +61,7 @@ impl Default for Options {
             async_copies: AsyncCopies::Late,
             max_shared_bytes: 99 << 10,
             threads: 0,
+            count_traffic: false,
             schedules: 0,
         }
     }
@@ -210,6 +213,74 @@ pub enum End {
     },
 }
 
+/// What accesses cost the memory system. Ratios of 1 are best.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Warp-level accesses of shared memory, the wavefronts that they take, and how few these could be without bank conflicts.
+    pub shared_requests: u64,
+    pub shared_wavefronts: u64,
+    pub shared_ideal: u64,
+    /// Warp-level accesses of global memory, the sectors of 32 bytes that they touch, and how few could hold their bytes.
+    pub global_requests: u64,
+    pub global_sectors: u64,
+    pub global_ideal: u64,
+}
+
+impl Traffic {
+    /// Sums up.
+    pub fn add(&mut self, t: &Traffic) {
+        self.shared_requests += t.shared_requests;
+        self.shared_wavefronts += t.shared_wavefronts;
+        self.shared_ideal += t.shared_ideal;
+        self.global_requests += t.global_requests;
+        self.global_sectors += t.global_sectors;
+        self.global_ideal += t.global_ideal;
+    }
+
+    /// Wavefronts that bank conflicts cost.
+    pub fn bank_conflicts(&self) -> u64 {
+        self.shared_wavefronts - self.shared_ideal.min(self.shared_wavefronts)
+    }
+}
+
+/// What one source line did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LineCounters {
+    /// As `.file` names it; None for instructions without line information.
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    pub warp_instructions: u64,
+    pub tensor_ops: u64,
+    /// All zero unless [`Options::count_traffic`].
+    pub traffic: Traffic,
+}
+
+/// How true to hardware the instructions were that ran, as warp-instructions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fidelity {
+    /// Bit for bit what PTX defines.
+    pub exact: u64,
+    /// Functions that hardware approximates in its own way, within the documented error: `ex2.approx` and its like.
+    pub approximate: u64,
+    /// Tensor-core sums by the named model; plain f32 sums with fast numerics.
+    pub modelled: u64,
+    /// Opcodes of the module's other functions that the machine does not have; one that a launch reaches ends it.
+    pub unsupported: Vec<String>,
+}
+
+/// Families of instructions, for [`Counters::by_class`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum InstructionClass {
+    Integer,
+    Float,
+    Conversion,
+    Memory,
+    Control,
+    /// Shuffles, votes, barriers.
+    Synchronisation,
+    Tensor,
+}
+
 /// What was executed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counters {
@@ -226,6 +297,15 @@ pub struct Counters {
     pub by_mnemonic: BTreeMap<String, u64>,
     /// Warp-instructions by opcode as written, modifiers included.
     pub by_opcode: BTreeMap<String, u64>,
+    pub by_class: BTreeMap<InstructionClass, u64>,
+    /// By source line, the most executed first.
+    pub lines: Vec<LineCounters>,
+    /// All lines together; all zero unless [`Options::count_traffic`].
+    pub traffic: Traffic,
+    /// Warp-instructions that only part of a warp's living lanes executed, and branches at which lanes parted.
+    pub divergent_instructions: u64,
+    pub divergent_branches: u64,
+    pub fidelity: Fidelity,
     /// Opcodes that ran with an approximation of the hardware's result.
     pub approximate: BTreeMap<String, u64>,
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::api::{FindingKind, Place, Severity};
+use crate::api::{FindingKind, Place, Severity, Traffic};
 use crate::code::{BarrierKind, BarrierOp, Op, Pc};
 use crate::exec;
 use crate::findings::{Findings, RawFinding};
@@ -100,6 +100,10 @@ pub struct Cta<'m> {
     /// Executions by pc.
     pub counts: Vec<u64>,
     pub lane_instructions: u64,
+    pub divergent_instructions: u64,
+    pub divergent_branches: u64,
+    /// By pc; empty unless it is counted.
+    pub traffic: Vec<Traffic>,
     pub printed: String,
     pub fault: Option<Fault>,
     pub live_threads: u32,
@@ -140,6 +144,9 @@ impl<'m> Cta<'m> {
             findings: Findings::default(),
             counts: vec![0; m.code.instrs.len()],
             lane_instructions: 0,
+            divergent_instructions: 0,
+            divergent_branches: 0,
+            traffic: vec![Traffic::default(); if m.options.count_traffic { m.code.instrs.len() } else { 0 }],
             printed: String::new(),
             fault: None,
             live_threads: 0,

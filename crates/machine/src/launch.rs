@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicU64;
 
 use warpsmith_ptx::ast::Space;
 
-use crate::api::{Arg, Counters, End, Finding, Launch, Options, Outcome};
-use crate::code::{AtomOp, AtomTy, Code, Op, RowId, RowInit};
+use crate::api::{Arg, Counters, End, Finding, InstructionClass, Launch, Options, Outcome, Traffic};
+use crate::code::{AtomOp, AtomTy, Class, Code, Op, RowId, RowInit};
 use crate::cta::{Fault, MAX_PRINTED};
 use crate::decode::{InitTarget, param_layout_of};
-use crate::exec::{FUNCTION_HANDLES, MAX_ROWS};
+use crate::exec::{FUNCTION_HANDLES, MAX_ROWS, traffic};
 use crate::findings::{Findings, MAX_FINDINGS};
 use crate::global::GlobalShadow;
 use crate::local::MAX_LOCAL;
@@ -239,6 +239,9 @@ pub(crate) struct Collected {
     pub ctas: Vec<(u64, Findings, Option<Fault>, String)>,
     pub counts: Vec<u64>,
     pub lane_instructions: u64,
+    pub divergent_instructions: u64,
+    pub divergent_branches: u64,
+    pub traffic: Vec<Traffic>,
 }
 
 fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p: Prepared) -> Outcome {
@@ -298,7 +301,7 @@ fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
     let mut end = End::Completed;
     let mut findings = Findings::default();
     let mut printed = String::new();
-    for (_, found, fault, text) in all.ctas {
+    for (_, found, fault, text) in std::mem::take(&mut all.ctas) {
         findings.append(found);
         let room = MAX_PRINTED - printed.len();
         printed.extend(text.chars().scan(0, |used, c| {
@@ -317,7 +320,19 @@ fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
         }
         break;
     }
-    let counters = count(program, machine, &all.counts, all.lane_instructions);
+    let mut counters = count(program, machine, &all.counts, all.lane_instructions);
+    let range = program.reachable(machine.entry).into_iter().flat_map(|f| {
+        let f = &code.functions[f];
+        f.start as usize..f.end as usize - 1
+    });
+    counters.lines = traffic::by_line(code, range, &all.counts, &all.traffic);
+    for t in &all.traffic {
+        counters.traffic.add(t);
+    }
+    counters.divergent_instructions = all.divergent_instructions;
+    counters.divergent_branches = all.divergent_branches;
+    counters.fidelity.unsupported =
+        code.functions.iter().filter_map(|f| f.unsupported.as_ref().map(|u| u.1.clone())).collect();
     let list = findings.list.into_iter().take(MAX_FINDINGS).map(|f| Finding {
         kind: f.kind,
         severity: f.severity,
@@ -332,6 +347,23 @@ fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
         count: f.count,
     });
     Outcome { end, findings: list.collect(), counters, printed }
+}
+
+fn class(op: Op) -> InstructionClass {
+    match op {
+        Op::Mma | Op::LoadMatrix | Op::StoreMatrix | Op::WmmaLoad | Op::WmmaStore | Op::MovMatrix => {
+            InstructionClass::Tensor
+        }
+        _ => match op.class() {
+            Class::Ints | Class::Wides => InstructionClass::Integer,
+            // What is rare is mostly arithmetic of the other floating-point formats.
+            Class::Floats | Class::Rare => InstructionClass::Float,
+            Class::Converts => InstructionClass::Conversion,
+            Class::Memory => InstructionClass::Memory,
+            Class::Control => InstructionClass::Control,
+            Class::Warp => InstructionClass::Synchronisation,
+        },
+    }
 }
 
 fn count(program: &Program, machine: &Machine, counts: &[u64], lane_instructions: u64) -> Counters {
@@ -369,6 +401,12 @@ fn count(program: &Program, machine: &Machine, counts: &[u64], lane_instructions
                 Op::Lane => code.sides.lanes[i.side as usize].approximate,
                 _ => false,
             };
+            *c.by_class.entry(class(i.op)).or_default() += n;
+            match i.op {
+                Op::Mma => c.fidelity.modelled += n,
+                _ if approximate => c.fidelity.approximate += n,
+                _ => c.fidelity.exact += n,
+            }
             if approximate {
                 *c.approximate.entry(code.sites[pc].opcode.clone()).or_default() += n;
             }

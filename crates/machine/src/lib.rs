@@ -28,7 +28,8 @@ mod warp;
 mod worker;
 
 pub use api::{
-    Arg, AsyncCopies, BufferId, Counters, End, Finding, FindingKind, Launch, Options, Outcome, Place, Severity, Site,
+    Arg, AsyncCopies, BufferId, Counters, End, Fidelity, Finding, FindingKind, InstructionClass, Launch, LineCounters,
+    Options, Outcome, Place, Severity, Site, Traffic,
 };
 pub use launch::launch;
 pub use memory::{Contents, Memory, address_of};

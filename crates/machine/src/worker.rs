@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::api::Traffic;
 use crate::cta::{Cta, Fault, Progress};
 use crate::launch::Collected;
 use crate::machine::Machine;
@@ -49,6 +50,12 @@ pub(crate) fn work(machine: &Machine, ctas: u64, next: &AtomicU64, all: &Mutex<C
             *sum += n;
         }
         all.lane_instructions += r.cta.lane_instructions;
+        all.divergent_instructions += r.cta.divergent_instructions;
+        all.divergent_branches += r.cta.divergent_branches;
+        all.traffic.resize(r.cta.traffic.len(), Traffic::default());
+        for (sum, t) in all.traffic.iter_mut().zip(&r.cta.traffic) {
+            sum.add(t);
+        }
     }
 }
 

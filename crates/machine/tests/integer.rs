@@ -4,6 +4,22 @@ mod common;
 use common::{check32, check64, lanes};
 
 #[test]
+fn bytes_and_halves_at_once() {
+    check32(&[
+        ("vadd4.u32.u32.u32 %r63, 0x01FF7F80, 0x01010101, 0;", 0x0200_8081),
+        ("vadd4.s32.s32.s32.sat %r63, 0x01FF7F80, 0x010101FF, 0;", 0x0200_7F80),
+        ("vsub4.u32.u32.u32.sat %r63, 0x05000A01, 0x01010102, 0;", 0x0400_0900),
+        ("vabsdiff4.u32.u32.u32 %r63, 0x10FF0005, 0x20000A02, 0;", 0x10FF_0A03),
+        ("vabsdiff4.u32.u32.u32.add %r63, 0x10FF0005, 0x20000A02, 100;", 100 + 0x10 + 0xFF + 0x0A + 3),
+        ("vavrg4.u32.u32.u32 %r63, 0x00010203, 0x01020305, 0;", 0x0102_0304),
+        ("vmax4.s32.s32.s32 %r63, 0x80FF7F01, 0x01010101, 0;", 0x0101_7F01),
+        ("vmin4.u32.u32.u32 %r63, 0x80FF7F01, 0x01010101, 0;", 0x0101_0101),
+        ("vadd2.u32.u32.u32 %r63, 0xFFFF0001, 0x00010002, 0;", 0x0000_0003),
+        ("vmax2.s32.s32.s32 %r63, 0xFFFF0001, 0x00010002, 0;", 0x0001_0002),
+    ]);
+}
+
+#[test]
 fn arithmetic_of_32_bits() {
     check32(&[
         ("add.s32 %r63, 2147483647, 1;", 0x8000_0000),

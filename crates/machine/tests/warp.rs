@@ -9,6 +9,20 @@ fn expect(body: &str, f: impl Fn(u32) -> u32) {
 }
 
 #[test]
+fn what_orders_nothing_here_is_passed_over() {
+    for text in [
+        "fence.proxy.async;",
+        "fence.proxy.async.shared::cta;",
+        "fence.proxy.alias;",
+        "fence.mbarrier_init.release.cluster;",
+        "griddepcontrol.wait;",
+        "setmaxnreg.inc.sync.aligned.u32 240;",
+    ] {
+        assert_eq!(common::value(&format!("mov.u32 %r63, 5;\n{text}"), false), 5, "{text}");
+    }
+}
+
+#[test]
 fn shuffles() {
     expect("shfl.sync.bfly.b32 %r63, %r0, 1, 31, -1;", |l| l ^ 1);
     expect("shfl.sync.down.b32 %r63, %r0, 4, 31, -1;", |l| if l + 4 < 32 { l + 4 } else { l });

@@ -26,8 +26,8 @@ impl Decoder<'_> {
                 m.words.clear();
                 Ok(Instr::new(Op::Sleep))
             }
-            // A dependent grid starts after this one here, whatever is said.
-            "pmevent" | "griddepcontrol" => {
+            // A dependent grid starts after this one here, whatever is said; registers are as many as a thread names.
+            "pmevent" | "griddepcontrol" | "setmaxnreg" => {
                 m.words.clear();
                 Ok(Instr::new(Op::Nop))
             }
@@ -166,7 +166,13 @@ impl Decoder<'_> {
 
     fn fence(&mut self, m: &mut Mods) -> Decoded {
         if m.words.iter().any(|w| w.starts_with("proxy") || w.starts_with("mbarrier")) {
-            return Err("proxy fence".into());
+            // Between proxies, or for an mbarrier's first use by another CTA: without bulk copies, tensor maps and clusters there is
+            // only the generic proxy, and nothing to order.
+            if m.words.contains(&"proxy::tensormap") || m.words.iter().any(|w| w.starts_with("proxy::tensormap")) {
+                return Err("tensor map fence".into());
+            }
+            m.words.clear();
+            return Ok(Instr::new(Op::Nop));
         }
         let gpu = m.words.iter().any(|w| matches!(*w, "gl" | "gpu" | "sys" | "cluster"));
         m.words.clear();

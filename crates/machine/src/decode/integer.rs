@@ -88,6 +88,8 @@ impl Decoder<'_> {
             "prmt" => self.prmt(i, m),
             "lop3" => self.lop3(i, m),
             "dp4a" | "dp2a" => self.dot(mnemonic, i, m),
+            "vadd4" | "vsub4" | "vavrg4" | "vabsdiff4" | "vmin4" | "vmax4" | "vadd2" | "vsub2" | "vavrg2"
+            | "vabsdiff2" | "vmin2" | "vmax2" => self.video(mnemonic, i, m),
             _ => return None,
         })
     }
@@ -572,6 +574,30 @@ impl Decoder<'_> {
         let c = if is_signed(a) || is_signed(b) { Ty::S32 } else { Ty::U32 };
         let fun = if mnemonic == "dp4a" { lane::dp4a } else { lane::dp2a };
         self.lane(fun, imm, i, c, &[a, b, c])
+    }
+}
+
+impl Decoder<'_> {
+    /// `vadd4` and its like: four bytes or two halves at once.
+    fn video(&mut self, mnemonic: &str, i: &Instruction, m: &mut Mods) -> Decoded {
+        let (name, lanes) = mnemonic.split_at(mnemonic.len() - 1);
+        let op = match name {
+            "vadd" => 0,
+            "vsub" => 1,
+            "vavrg" => 2,
+            "vabsdiff" => 3,
+            "vmin" => 4,
+            _ => 5,
+        };
+        let (d, a, b) = (m.ty()?, m.ty()?, m.ty()?);
+        if [d, a, b].iter().any(|t| !matches!(t, Ty::U32 | Ty::S32)) {
+            return Err("type".into());
+        }
+        let signed = |t: Ty| u64::from(t == Ty::S32);
+        let flags = [(m.take("sat"), 1 << 7), (m.take("add"), 1 << 8)];
+        let imm = op | signed(a) << 4 | signed(b) << 5 | signed(d) << 6 | u64::from(lanes == "2") << 9;
+        let imm = flags.iter().fold(imm, |imm, (on, bit)| if *on { imm | bit } else { imm });
+        self.lane(lane::video, imm, i, Ty::U32, &[Ty::U32, Ty::U32, Ty::U32])
     }
 }
 

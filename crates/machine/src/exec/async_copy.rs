@@ -10,7 +10,7 @@ use crate::code::{Area, Instr, Pc};
 use crate::cta::{Cta, Flight};
 use crate::exec::memory::{address_undefined, addresses, bad_access, classify, in_flight, race};
 use crate::exec::rare::lanes_of;
-use crate::exec::{global_races, undefined};
+use crate::exec::{global_races, traffic, undefined};
 use crate::memory::{DEFINED, slot_of};
 use crate::shared::{Accessor, Lanes};
 use crate::warp::{PendingCopy, Warp};
@@ -27,6 +27,12 @@ pub fn issue(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
         return;
     }
     let (to, from) = (addresses(w, &op.shared), addresses(w, &op.global));
+    if !cta.traffic.is_empty() {
+        // Both sides of the copy; lanes that are out of bounds are reported below.
+        let inside = |l: usize| if m >> l & 1 != 0 { l } else { m.trailing_zeros() as usize & 31 };
+        traffic::shared(cta, pc, m, &std::array::from_fn(|l| to[inside(l)] as u32), op.bytes as usize);
+        traffic::global(cta, pc, m, &std::array::from_fn(|l| from[inside(l)] as usize), op.bytes as usize);
+    }
     let limit = cta.shared.len() as u64;
     let bytes = op.bytes as usize;
     for l in lanes_of(m) {

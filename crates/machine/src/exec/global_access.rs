@@ -8,7 +8,7 @@ use crate::cta::Cta;
 use crate::exec::global_races::{self, Lanes};
 use crate::exec::memory::{bad_access, fill, note_place, put, put_defined, put_undefined, undefined_bytes};
 use crate::exec::rare::lanes_of;
-use crate::exec::undefined;
+use crate::exec::{traffic, undefined};
 use crate::memory::{Buffer, Bytes, DEFINED, slot_of};
 use crate::warp::Warp;
 
@@ -114,6 +114,7 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
     if op.strong {
         acquire(cta, w, m, at);
     }
+    traffic::global(cta, pc, m, &t, span);
     let lanes = Lanes { slot, mask: m, at: &t, span, range: shape.range(span) };
     global_races::read(cta, w, pc, b, lanes, op.strong);
     let mut bad = 0u64;
@@ -252,6 +253,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
             if op.strong {
                 release(cta, w, m, at, op.release);
             }
+            traffic::global(cta, pc, m, &t, span as usize);
             let lanes = Lanes { slot, mask: m, at: &t, span: span as usize, range: shape.range(span as usize) };
             global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, t[l], l));
             if !op.strong {

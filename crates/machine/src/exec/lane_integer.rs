@@ -162,6 +162,31 @@ lanes! {
         let sum: i64 = (0..4).map(|n| byte(a, n, imm & 1 != 0) * byte(b, n, imm & 2 != 0)).sum();
         c.wrapping_add(sum as u64)
     };
+    video(a, b, c, imm) = {
+        // Bits of imm: 0-3 the operation, 4-6 signed a, b and d, 7 saturates, 8 adds the parts up, 9 halves instead of bytes.
+        let bits = if imm >> 9 & 1 != 0 { 16 } else { 8 };
+        let part = |v: u64, n: u32, signed: bool| {
+            let x = (v as u32) << (32 - bits * (n + 1));
+            if signed { i64::from(x as i32 >> (32 - bits)) } else { i64::from(x >> (32 - bits)) }
+        };
+        let (mut sum, mut packed) = (c as u32, 0u32);
+        for n in 0..32 / bits {
+            let (x, y) = (part(a, n, imm & 16 != 0), part(b, n, imm & 32 != 0));
+            let r = match imm & 15 {
+                0 => x + y,
+                1 => x - y,
+                2 => { let s = x + y; (s + i64::from(s >= 0)) >> 1 }
+                3 => (x - y).abs(),
+                4 => x.min(y),
+                _ => x.max(y),
+            };
+            let (low, high) = if imm & 64 != 0 { (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1) } else { (0, (1i64 << bits) - 1) };
+            let r = if imm & 128 != 0 { r.clamp(low, high) } else { r };
+            sum = sum.wrapping_add(r as u32);
+            packed |= (r as u32 & ((1u32 << bits) - 1)) << (bits * n);
+        }
+        u64::from(if imm & 256 != 0 { sum } else { packed })
+    };
     dp2a(a, b, c, imm) = {
         let half = |n: u32| { let x = (a >> (16 * n)) as u16; if imm & 1 != 0 { i64::from(x as i16) } else { i64::from(x) } };
         let byte = |n: u32| { let x = (b >> (8 * n)) as u8; if imm & 2 != 0 { i64::from(x as i8) } else { i64::from(x) } };

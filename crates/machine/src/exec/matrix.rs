@@ -4,7 +4,7 @@
 use crate::code::{Area, Instr, MatrixOp, Pc};
 use crate::cta::Cta;
 use crate::exec::memory::{address_undefined, addresses};
-use crate::exec::region;
+use crate::exec::{region, traffic};
 use crate::warp::Warp;
 
 /// Resolves and checks the rows of all matrices: lanes 8k..8k+7 hold the addresses of matrix k.
@@ -23,6 +23,7 @@ fn rows(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc, write: bool) -> Opti
         }
         *a = relative;
     }
+    traffic::rows(cta, pc, &at[..8 * op.count]);
     Some(at)
 }
 

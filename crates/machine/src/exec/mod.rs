@@ -19,11 +19,12 @@ mod matrix;
 mod mbarrier;
 mod memory;
 mod print;
-mod rare;
+pub mod rare;
 mod region;
 mod rows;
 mod shared_access;
 mod tensor;
+pub mod traffic;
 mod undefined;
 mod undefined_bits;
 mod warp_ops;
@@ -104,6 +105,7 @@ fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> 
         let stop = w.stop_for(at);
         let alone = w.groups.len() == 1;
         let lanes = u64::from(mask.count_ones());
+        let partial = u64::from(mask != w.live);
         let mut back = 0;
         loop {
             if *left == 0 {
@@ -114,6 +116,7 @@ fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> 
             let i = &code.instrs[pc as usize];
             cta.counts[pc as usize] += 1;
             cta.lane_instructions += lanes;
+            cta.divergent_instructions += partial;
             let mut m = mask;
             if i.guard != ALWAYS {
                 if w.regs.poison(i.guard) & mask != 0 {
@@ -138,6 +141,9 @@ fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> 
                     if m != 0 {
                         memory_step::<WIDE>(cta, w, i, pc, m);
                         if w.yielded && cta.fault.is_none() {
+                            // What is polled for may come from other lanes of this warp.
+                            let most = w.groups.iter().map(|g| g.penalty).max().unwrap_or(0);
+                            w.groups[at].penalty = most.saturating_add(u32::from(w.groups.len() > 1));
                             w.groups[at].pc = pc + 1;
                             break;
                         }
@@ -240,6 +246,7 @@ fn control(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32,
             if m == 0 {
                 return Step::Next;
             }
+            cta.divergent_branches += 1;
             let group = w.groups[at];
             w.groups[at] = Group { pc: pc + 1, mask: mask & !m, ..group };
             w.groups.push(Group { pc: target, mask: m, ..group });

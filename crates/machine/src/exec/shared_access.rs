@@ -10,6 +10,7 @@ use crate::exec::memory::{
     bad_access, fill, in_flight, note_place, put, put_defined, put_undefined, race, synchronise, undefined_bytes,
 };
 use crate::exec::rare::lanes_of;
+use crate::exec::traffic;
 use crate::memory::DEFINED;
 use crate::shared::{Accessor, Conflict, Lanes};
 use crate::warp::Warp;
@@ -75,6 +76,7 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
         w.poll();
         synchronise(cta, w, u64::from(t[0]), op.acquire || !op.release, op.release);
     }
+    traffic::shared(cta, pc, m, &t, span);
     let start = t[0] as usize;
     let lanes = lanes_at(shape, start, span, m);
     let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };
@@ -154,6 +156,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
     let size = op.bytes as usize;
     let span = size * op.rows.len();
     let Some((t, shape)) = offsets(cta, w, pc, m, at, span, true) else { return };
+    traffic::shared(cta, pc, m, &t, span);
     let start = t[0] as usize;
     let lanes = lanes_at(shape, start, span, m);
     let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };

@@ -17,7 +17,7 @@ pub fn options() -> Options {
         async_copies: AsyncCopies::Late,
         max_shared_bytes: 100 << 10,
         threads: 1,
-        schedules: 0,
+        ..Options::default()
     }
 }
 
