@@ -5,12 +5,14 @@
 //!     tidy                      the repository's rules
 //!     layer [--check]           make the committed layer of artifacts, or see that it is fresh
 //!     ladder-table              README's table of the ladder, from the newest run in benches/results
+//!     mutants [--check]         make the artifacts of the mutation suite, or see that they are fresh
 //!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
 //!     gpu-tests                 the tests that need a CUDA device, on one
 
 mod attention_kernels;
 mod ladder_table;
 mod layer;
+mod mutants;
 mod num_digests;
 mod tidy;
 
@@ -29,11 +31,13 @@ fn main() -> ExitCode {
         ["ladder-table"] => ladder_table::write(&root()),
         ["layer"] => layer::make(&root()),
         ["layer", "--check"] => layer::check(&root()),
+        ["mutants"] => mutants::make(&root()),
+        ["mutants", "--check"] => mutants::check(&root()),
         ["num-digests", ..] => num_digests::run(),
         ["attention-kernels"] => attention_kernels::make(&root()),
         ["wheel", rest @ ..] => attention_kernels::wheel(&root(), rest),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | layer [--check] | num-digests INCLUDE_DIR | gpu-tests"
+        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | layer [--check] | mutants [--check] | num-digests INCLUDE_DIR | gpu-tests"
             .into()),
     };
     match done {
@@ -55,6 +59,6 @@ fn gpu_tests() -> Result<(), String> {
 }
 
 /// The repository's root: two folders above this crate.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default()
 }
