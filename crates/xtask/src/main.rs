@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         ["attention-kernels"] => attention_kernels::make(&root()),
         ["wheel", rest @ ..] => attention_kernels::wheel(&root(), rest),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | layer [--check] | mutants [--check] | num-digests INCLUDE_DIR | gpu-tests"
+        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] | mutants [--check] | num-digests INCLUDE_DIR | gpu-tests"
             .into()),
     };
     match done {

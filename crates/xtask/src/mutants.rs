@@ -197,26 +197,29 @@ mod tests {
         let cases = cases(&root, &tasks).expect("the table fits the kernels");
         let layer = layer(&root).expect("the artifacts are there");
         let source = Layered::new(Some(&layer), |r| {
-            Err(ToolError::BadRequest {
+            Err::<Arc<warpsmith_compile::Compiler>, _>(ToolError::BadRequest {
                 what: format!("{}: make the layer of mutants anew with `cargo xtask mutants`", r.name),
             })
         });
         let compile = CompileGate::new(&source, Arc::new(warpsmith_builtin::headers()));
         let (backend, oracles) = (PtxMachine::new(1), Oracles::with_fresh_rows());
-        let context = Context {
-            compile: &compile,
-            backend: &backend,
-            oracles: &oracles,
-            numerics: NumericsChoice::Faithful,
-            passes: None,
-            compile_only: false,
-        };
         let target = target::find(TARGET).expect("it is known");
         let complaints: Vec<String> = cases
             .par_iter()
-            .filter_map(|c| match evaluate(&context, &c.subject, &c.setting, &c.workload, target) {
-                Ok(r) => complaint(c, &r),
-                Err(e) => Some(format!("{}: {e}", c.subject.candidate.name)),
+            .filter_map(|c| {
+                let context = Context {
+                    compile: &compile,
+                    backend: &backend,
+                    oracles: &oracles,
+                    numerics: NumericsChoice::Faithful,
+                    passes: None,
+                    compile_only: false,
+                    sanitizer: None,
+                };
+                match evaluate(&context, &c.subject, &c.setting, &c.workload, target) {
+                    Ok(r) => complaint(c, &r),
+                    Err(e) => Some(format!("{}: {e}", c.subject.candidate.name)),
+                }
             })
             .collect();
         assert!(complaints.is_empty(), "{} of {}:\n{}", complaints.len(), cases.len(), complaints.join("\n"));
