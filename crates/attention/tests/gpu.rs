@@ -1,0 +1,79 @@
+//! Plans on a real device, by the embedded kernels: `cargo xtask attention-kernels`, then `cargo xtask gpu-tests`.
+
+use warpsmith_attention::{Device, DevicePtr, Error, Mask, Output, Plan, Pointers, Problem, RawStream};
+use warpsmith_cuda::{Context, DeviceBuffer, Driver};
+
+/// e4m3 of 1, and f16 of 1.
+const ONE: u8 = 0x38;
+const HALF_ONE: [u8; 2] = [0x00, 0x3C];
+
+fn filled(context: &Context, bytes: u64, value: u8) -> DeviceBuffer {
+    let buffer = context.alloc(bytes).expect("there is room");
+    buffer.fill(0, bytes, value).expect("the buffer is written");
+    buffer
+}
+
+/// Equal keys and values of one: every row that sees a key is one, to the bit, by whichever kernel the heuristic takes.
+#[test]
+#[ignore = "needs a CUDA device"]
+fn values_of_one_stay_one_by_every_kernel() {
+    let context = Driver::load().expect("there is a driver").context(0).expect("there is a device");
+    let device = Device::current().expect("the context is current");
+    let shapes = [
+        (1, 8, 8, 512, 512, 64),    // tiny
+        (2, 8, 8, 2000, 2000, 128), // forward
+        (4, 32, 8, 1, 5000, 128),   // decode
+        (2, 8, 1, 8, 5000, 256),    // keys over the whole grid
+        (1, 5, 1, 33, 77, 64),      // ragged
+    ];
+    for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in shapes {
+        for mask in [Mask::Full, Mask::Causal] {
+            let dense = Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
+            let problem = Problem { mask, output: Output::F16, ..dense };
+            let plan = Plan::new(&problem, &device).expect("the problem is right");
+            let name = plan.choice().instance.name();
+            let ready = match plan.load() {
+                Err(e @ Error::NoKernel { .. }) => panic!("{e}"),
+                other => other.expect("the kernel loads"),
+            };
+            let rows = u64::from(batch * heads_q * seqlen_q);
+            let keys = u64::from(batch * heads_kv * seqlen_k);
+            let width = u64::from(head_dim);
+            let (q, k, v) = (
+                filled(&context, rows * width, ONE),
+                filled(&context, keys * width, ONE),
+                filled(&context, keys * width, ONE),
+            );
+            let scales = context.alloc(4 * u64::from(batch * heads_q)).expect("there is room");
+            scales.write(0, &1.0f32.to_le_bytes().repeat((batch * heads_q) as usize)).expect("the scales are written");
+            let out = filled(&context, 2 * rows * width, 0xFF);
+            let work = plan.workspace();
+            let scratch = filled(&context, work.scratch_bytes.max(16), 0xFF);
+            let counters = filled(&context, 4 * u64::from(work.counters.max(1)), 0);
+            let at = |b: &DeviceBuffer| DevicePtr(b.address());
+            let pointers = Pointers {
+                q: at(&q),
+                k: at(&k),
+                v: at(&v),
+                q_scale: at(&scales),
+                k_scale: at(&scales),
+                v_scale: at(&scales),
+                out: at(&out),
+                lse: None,
+                scratch: at(&scratch),
+                counters: at(&counters),
+            };
+            let askew = Pointers { k: DevicePtr(k.address() + 1), ..pointers };
+            let stream = RawStream(std::ptr::null_mut());
+            assert_eq!(ready.launch(&askew, stream).unwrap_err(), Error::Pointer { name: "k", why: "not on 16 bytes" });
+            for _ in 0..2 {
+                ready.launch(&pointers, stream).expect("the launch is made"); // twice: the counters are zero again
+            }
+            context.wait().expect("the kernel ends");
+            let mut got = vec![0; (2 * rows * width) as usize];
+            out.read(0, &mut got).expect("the output is read");
+            let wrong = got.chunks(2).position(|x| x != HALF_ONE);
+            assert_eq!(wrong, None, "{name}, {mask:?}: element {wrong:?} of {}", got.len() / 2);
+        }
+    }
+}
