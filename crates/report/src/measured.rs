@@ -132,3 +132,15 @@ fn plain(value: &Value) -> Option<String> {
         _ => None,
     }
 }
+
+/// A condition's name for people.
+pub(crate) fn condition(key: &str) -> String {
+    match key {
+        "sm_mhz" => "SM clock, MHz:".into(),
+        "memory_mhz" => "memory clock, MHz:".into(),
+        "power_w" => "power, W:".into(),
+        "temperature_c" => "temperature, C:".into(),
+        "throttled" => "clocks held down:".into(),
+        other => other.replace('_', " "),
+    }
+}

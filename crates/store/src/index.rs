@@ -102,9 +102,13 @@ impl<T: Clone + Serialize + DeserializeOwned> RunIndex<T> {
     }
 }
 
-/// For how long a run held a GPU: from its first event to its last. None where it had none.
+/// For how long a run held a GPU: what its launchers ran, else from its first event to its last. None where it had none.
 pub fn gpu_seconds(run: &LoadedRun) -> Option<f64> {
-    run.record.environment.device.as_ref()?;
+    // A device that figures were only replayed of was not held.
+    run.record.results.iter().find(|r| r.backend == "gpu")?;
+    if let Some(remote) = &run.record.environment.remote {
+        return Some(remote.held_seconds).filter(|s| s.is_finite() && *s >= 0.0);
+    }
     let journal = run.path.join("journal.jsonl");
     // Only what can be folded is a journal; its lines' times are then sound.
     read_journal(&journal).ok()?;

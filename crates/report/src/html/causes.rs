@@ -17,6 +17,8 @@ struct Cause<'a> {
     result: &'a ResultRecord,
     finding: Option<&'a FindingRecord>,
     count: usize,
+    /// Of all results with this cause the one whose picture of errors shows most.
+    pictured: &'a ResultRecord,
 }
 
 pub(super) fn section(material: &Material) -> String {
@@ -69,15 +71,25 @@ fn causes<'a>(results: impl Iterator<Item = &'a ResultRecord>) -> Vec<Cause<'a>>
                 finding.and_then(|f| f.file.as_deref()),
             );
             match at.get(&key) {
-                Some(&i) => found[i].count += 1,
+                Some(&i) => {
+                    found[i].count += 1;
+                    if cells(result) > cells(found[i].pictured) {
+                        found[i].pictured = result;
+                    }
+                }
                 None => {
                     at.insert(key, found.len());
-                    found.push(Cause { result, finding, count: 1 });
+                    found.push(Cause { result, finding, count: 1, pictured: result });
                 }
             }
         }
     }
     found
+}
+
+fn cells(result: &ResultRecord) -> usize {
+    let maps = result.check.iter().flat_map(|c| c.values()).filter_map(|c| c.error_map.as_ref());
+    maps.map(|m| m.tiles.iter().map(String::len).sum()).max().unwrap_or(0)
 }
 
 fn card(material: &Material, cause: &Cause, id: &str) -> String {
@@ -99,7 +111,12 @@ fn card(material: &Material, cause: &Cause, id: &str) -> String {
         text.push_str(&format!("<p>{}{}</p>\n", esc(&finding.message), esc(&where_it_ran(finding))));
         text.push_str(&excerpts(material, result, finding));
     }
-    for (name, check) in result.check.iter().flatten().filter(|(_, c)| beyond(c)) {
+    let pictured = cause.pictured;
+    if !std::ptr::eq(pictured, result) {
+        let mask = if pictured.causal { " with the causal mask" } else { "" };
+        text.push_str(&format!("<p class=\"muted\">Where it errs on {}{mask}:</p>\n", esc(&pictured.shape)));
+    }
+    for (name, check) in pictured.check.iter().flatten().filter(|(_, c)| beyond(c)) {
         if let Some(map) = &check.error_map {
             text.push_str(&maps(map, name, check, &format!("{id}-{}", safe(name))));
         }
@@ -245,7 +262,7 @@ pub(super) fn pattern(map: &ErrorMap) -> String {
     let row = |tile: usize| tile as u64 * map.rows_per_tile;
     let (first, last) = (bad_columns[0], bad_columns[bad_columns.len() - 1]);
     if bad == judged {
-        return "Every tile is wrong: look at what all rows share (scales, the layout of fragments, the softmax) before any edge.".into();
+        return "Every tile is wrong: look at what all rows share (which keys are seen, scales, the layout of fragments, the softmax) before any edge.".into();
     }
     if bad_lines.len() < lines.len()
         && lines.iter().enumerate().all(|(y, l)| !bad_lines.contains(&y) || l.iter().all(|c| is_bad(*c) || *c == '.'))
@@ -307,11 +324,14 @@ fn pattern_within(map: &ErrorMap) -> String {
             "The wrong columns lie between {first} and {last}: look at the loop over the head's dimension."
         );
     }
-    if rows.len() < judged {
-        format!("Rows {rows:?} of the tile are wrong.")
-    } else {
-        "All places within the tile are alike.".into()
+    if rows.len() == judged {
+        return "All places within the tile are alike.".into();
     }
+    if rows.len() * 2 > judged {
+        let right: Vec<usize> = (0..lines.len()).filter(|y| !rows.contains(y)).collect();
+        return format!("All rows of the tile but {right:?} are wrong.");
+    }
+    format!("Rows {rows:?} of the tile are wrong.")
 }
 
 #[cfg(test)]

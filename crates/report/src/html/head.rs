@@ -87,18 +87,7 @@ fn first_sentence(message: &str) -> String {
 fn conditions(material: &Material) -> String {
     let record = material.record;
     let mut rows: Vec<(&str, String)> = vec![
-        (
-            "Judged on",
-            record.environment.device.clone().map_or_else(
-                || {
-                    format!(
-                        "the PTX machine on the CPU ({} {}): what passed is {NOT_ON_A_GPU}",
-                        record.environment.os, record.environment.arch
-                    )
-                },
-                |d| format!("GPU: {d}"),
-            ),
-        ),
+        ("Judged on", judged_on(material)),
         ("Compiler", record.environment.toolkit.clone().unwrap_or_else(|| "none was needed".into())),
         ("Started", record.run.started.clone()),
     ];
@@ -108,9 +97,17 @@ fn conditions(material: &Material) -> String {
             all
         });
     if !measured.is_empty() {
-        let words: Vec<_> =
-            measured.iter().take(12).map(|((k, v), n)| format!("{} {v} ({n} results)", k.replace('_', " "))).collect();
-        rows.push(("Measured at", words.join(", ")));
+        let words: Vec<_> = measured
+            .iter()
+            .take(12)
+            .map(|((k, v), n)| format!("{} {v} ({n} results)", crate::measured::condition(k)))
+            .collect();
+        let replayed = record.results.iter().any(|r| r.backend == "fake");
+        rows.push((if replayed { "Replayed as" } else { "Measured at" }, words.join(", ")));
+    }
+    if let Some(remote) = &record.environment.remote {
+        let platform = remote.platform.as_deref().unwrap_or("an unknown platform");
+        rows.push(("Reached by", format!("{} ({platform}), held for {:.0} s", remote.launcher, remote.held_seconds)));
     }
     if let Some(commit) = &record.run.git_commit {
         let state = if record.run.git_dirty == Some(true) { ", with uncommitted changes" } else { ", clean" };
@@ -123,6 +120,21 @@ fn conditions(material: &Material) -> String {
     }
     text.push_str("</dl>\n");
     text
+}
+
+/// Where the verdicts come from. A device that only figures were replayed of has judged nothing.
+fn judged_on(material: &Material) -> String {
+    let record = material.record;
+    let machine = format!(
+        "the PTX machine on the CPU ({} {}): what passed is {NOT_ON_A_GPU}",
+        record.environment.os, record.environment.arch
+    );
+    let replayed = record.results.iter().any(|r| r.backend == "fake");
+    match &record.environment.device {
+        Some(device) if replayed => format!("{machine}; figures were replayed from a file as those of {device}"),
+        Some(device) => format!("GPU: {device}"),
+        None => machine,
+    }
 }
 
 /// One row for each gate: how many results passed it, and what shows that.

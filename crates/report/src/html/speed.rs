@@ -46,12 +46,15 @@ fn ratios(timed: &[(String, &ResultRecord, Measured)]) -> String {
     if !plotted.is_empty() {
         let low = plotted.iter().map(|(_, r)| r.1).fold(0.8, f64::min) * 0.95;
         let high = plotted.iter().map(|(_, r)| r.2).fold(1.25, f64::max) * 1.05;
-        let axis = Axis { low, high, from: 8.0, to: 352.0, log: false };
+        let axis = Axis { low, high, from: 14.0, to: 340.0, log: true };
+        const FINE: [f64; 12] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0];
+        let ticks: Vec<f64> = if high / low < 2.5 { FINE.to_vec() } else { (-6..12).map(|e| 2f64.powi(e)).collect() };
+        let ticks = ticks.into_iter().filter(|t| *t >= low && *t <= high);
         let height = plotted.len() as f64 * 30.0 + 30.0;
         let mut body = String::new();
-        for t in axis.ticks() {
+        for t in ticks {
             let x = axis.at(t);
-            body.push_str(&format!("<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/><text class=\"soft\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}x</text>", height - 22.0, height - 8.0, figure(t)));
+            body.push_str(&format!("<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/><text class=\"soft\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}x</text>", height - 22.0, height - 8.0, round(t)));
         }
         let one = axis.at(1.0);
         body.push_str(&format!(
@@ -124,12 +127,12 @@ fn distributions(timed: &[(String, &ResultRecord, Measured)]) -> String {
     ) else {
         return String::new();
     };
-    let axis = Axis { low: low * 0.97, high: high * 1.03, from: 8.0, to: 352.0, log: high / low > 8.0 };
+    let axis = Axis { low: low * 0.97, high: high * 1.03, from: 20.0, to: 336.0, log: high / low > 8.0 };
     let height = strips.len() as f64 * 40.0 + 26.0;
     let mut body = String::new();
     for t in axis.ticks() {
         let x = axis.at(t);
-        body.push_str(&format!("<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/><text class=\"soft\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{} us</text>", height - 20.0, height - 6.0, figure(t)));
+        body.push_str(&format!("<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/><text class=\"soft\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{} us</text>", height - 20.0, height - 6.0, round(t)));
     }
     let mut told = String::new();
     for (i, (label, t)) in strips.iter().enumerate() {
@@ -178,7 +181,7 @@ fn methods(timed: &[(String, &ResultRecord, Measured)]) -> String {
             })
             .collect();
         let conditions: Vec<_> =
-            m.conditions.iter().map(|(k, v)| format!("{} {}", esc(&k.replace('_', " ")), esc(v))).collect();
+            m.conditions.iter().map(|(k, v)| format!("{} {}", esc(&crate::measured::condition(k)), esc(v))).collect();
         let stable = match m.stability {
             Some((n, Some(true))) => format!("{} {n} launches, the same bits", word("passed")),
             Some((n, _)) => format!("{n} launches, not all the same bits"),
@@ -195,4 +198,9 @@ fn methods(timed: &[(String, &ResultRecord, Measured)]) -> String {
     let head =
         ["kernel and shape", "median us (10% to 90%)", "stability", "device", "conditions"].map(|h| (h, Column::Text));
     table("Times by method, microseconds for one call, under the conditions that the device reported", &head, rows)
+}
+
+/// A tick's value without the crumbs of its arithmetic.
+fn round(t: f64) -> f64 {
+    (t * 1e6).round() / 1e6
 }
