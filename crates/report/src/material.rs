@@ -52,7 +52,9 @@ impl<'a> Material<'a> {
     /// Files of a candidate that match, for pointing at evidence.
     pub fn evidence(&self, result: &ResultRecord, part: &str) -> Option<&str> {
         let prefix = format!("{}/{part}", folder(&result.candidate));
-        self.files.range(prefix.clone()..).next().filter(|f| f.starts_with(&prefix)).map(String::as_str)
+        let there = || self.files.range(prefix.clone()..).take_while(|f| f.starts_with(&prefix));
+        // Of what a compiler leaves the PTX is what was executed.
+        there().find(|f| f.ends_with(".ptx")).or_else(|| there().next()).map(String::as_str)
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn figure(x: f64) -> String {
     }
     match x.abs() {
         0.0 => "0".into(),
-        a if a < 1e-3 || a >= 1e6 => format!("{x:.1e}"),
+        a if !(1e-3..1e6).contains(&a) => format!("{x:.1e}"),
         a if a < 1.0 => format!("{x:.4}"),
         a if a < 10.0 => format!("{x:.3}"),
         a if a < 100.0 => format!("{x:.2}"),

@@ -19,7 +19,7 @@ use crate::material::Material;
 use markup::esc;
 
 /// Bytes of all kernels' details together. A report of 500 candidates stays under 10 MB.
-pub const MAX_DETAILS_BYTES: usize = 4 << 20;
+pub const MAX_DETAILS_BYTES: usize = 5 << 19;
 
 /// The whole page.
 pub fn html(material: &Material) -> String {
