@@ -61,6 +61,8 @@ pub enum Command {
     Evolve(Box<EvolveArgs>),
     /// Gates 1 to 3: then time them against what people use, and launch them ten thousand times
     Bench(Box<BenchArgs>),
+    /// Any .ptx or .cu from a small launch file: runs it, writes what it computed as .npy, and says what it does wrong
+    Exec(ExecArgs),
     /// Tasks with their shapes, kernels with their levers, targets, distributions
     List,
     /// What a finding or an error means: a wrong kernel, the right one, how to mend it
@@ -125,6 +127,24 @@ pub enum NewCommand {
     },
     /// The folder NAME with task.toml and reference.py
     Task { name: String },
+}
+
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The kernel: PTX as it stands, or a CUDA source, which is compiled for the launch file's target
+    pub file: PathBuf,
+    /// Buffers, numbers and launches, in TOML (docs/exec.md)
+    #[arg(long, value_name = "FILE")]
+    pub launch: PathBuf,
+    /// auto, gpu or cpu: the PTX machine on the CPU unless a GPU is asked for
+    #[arg(long, default_value = "auto", value_name = "BACKEND")]
+    pub backend: BackendArg,
+    /// Tensor-core arithmetic of the PTX machine: the target's own, or plain f32
+    #[arg(long, value_enum, default_value_t = NumericsArg::Faithful)]
+    pub numerics: NumericsArg,
+    /// Findings that are known and lived with become notes (TOML: code, entry, line, reason)
+    #[arg(long, value_name = "FILE")]
+    pub suppressions: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -228,6 +248,9 @@ pub struct CheckArgs {
     /// Run compute-sanitizer's four tools too, on the GPU of this machine
     #[arg(long)]
     pub sanitize: bool,
+    /// Findings that are known and lived with become notes (TOML: code, entry, line, reason)
+    #[arg(long, value_name = "FILE")]
+    pub suppressions: Option<PathBuf>,
     /// The last gate that is run: compile, correctness or performance, or 1, 2, 3
     #[arg(long, value_enum, ignore_case = true)]
     pub gate: Option<GateArg>,

@@ -51,6 +51,7 @@ fn dispatch(cli: &Cli) -> Result<i32, CliError> {
         Some(Command::Check(check)) => cmd::check::check(common, check),
         Some(Command::Evolve(args)) => cmd::evolve::evolve(common, args),
         Some(Command::Bench(bench)) => cmd::bench::bench(common, bench),
+        Some(Command::Exec(args)) => cmd::exec::exec(common, args),
         Some(Command::List) => cmd::list::list(common),
         Some(Command::Explain { code }) => cmd::explain::explain(common, code.as_deref()),
         Some(Command::New(what)) => cmd::new::new(common, what),

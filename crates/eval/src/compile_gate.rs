@@ -160,7 +160,7 @@ pub fn request(
 }
 
 /// A candidate's flags as the compiler's options.
-fn options(resolved: &ResolvedOptions) -> Result<CompileOptions, EvalError> {
+pub(crate) fn options(resolved: &ResolvedOptions) -> Result<CompileOptions, EvalError> {
     let mut options = CompileOptions { maxrregcount: resolved.maxrregcount, ..CompileOptions::default() };
     for flag in &resolved.flags {
         let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
@@ -247,8 +247,9 @@ fn over_budget(
     }
 }
 
-fn failed(subject: &Subject, target: &str, failure: &CompileFailure) -> FindingRecord {
-    let code = match failure {
+/// The code of a failure.
+pub(crate) fn code_of(failure: &CompileFailure) -> Code {
+    match failure {
         CompileFailure::Nvrtc { .. } => Code::CompileError,
         CompileFailure::UnsupportedTarget { .. } => Code::UnsupportedTarget,
         CompileFailure::Crashed { .. } => Code::CompilerCrashed,
@@ -259,7 +260,11 @@ fn failed(subject: &Subject, target: &str, failure: &CompileFailure) -> FindingR
         CompileFailure::Memory { .. } => Code::CompileMemory,
         CompileFailure::TooLarge { .. } => Code::CompileTooLarge,
         CompileFailure::UnsafeInclude { .. } => Code::UnsafeInclude,
-    };
+    }
+}
+
+fn failed(subject: &Subject, target: &str, failure: &CompileFailure) -> FindingRecord {
+    let code = code_of(failure);
     let place = failure.diagnostic();
     let mut f = code.error("compile", format!("{target}: {}", place.message));
     f.file = Some(place.file.map_or_else(|| subject.candidate.name.clone(), |file| typed(subject, &file)));

@@ -9,6 +9,8 @@ use warpsmith_spec::record::{FindingRecord, Severity};
 pub enum Code {
     // Gate 1.
     CompileError,
+    /// A PTX text that cannot be read as one.
+    PtxSyntax,
     WmmaLocalMemory,
     PtxasError,
     MissingEntry,
@@ -51,8 +53,9 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 36] = [
+    pub const ALL: [Code; 37] = [
         Code::CompileError,
+        Code::PtxSyntax,
         Code::WmmaLocalMemory,
         Code::PtxasError,
         Code::MissingEntry,
@@ -94,6 +97,7 @@ impl Code {
     pub fn as_str(self) -> &'static str {
         match self {
             Code::CompileError => "compile-error",
+            Code::PtxSyntax => "ptx-syntax",
             Code::WmmaLocalMemory => "wmma-local-memory",
             Code::PtxasError => "ptxas-error",
             Code::MissingEntry => "missing-entry",

@@ -15,6 +15,7 @@ pub mod draw;
 pub mod error;
 pub mod error_map;
 pub mod evaluate;
+pub mod exec;
 pub mod finding;
 pub mod guard;
 pub mod inputs;
@@ -28,6 +29,7 @@ pub mod quantise;
 pub mod reference;
 pub mod rows;
 pub mod source;
+pub mod suppress;
 pub mod values;
 pub mod worker;
 

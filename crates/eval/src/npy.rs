@@ -49,8 +49,34 @@ fn file(descr: &str, shape: &[u64], data: &[u8]) -> Vec<u8> {
     out
 }
 
+/// A file as it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array<'a> {
+    /// `<f4`
+    pub descr: String,
+    pub shape: Vec<u64>,
+    pub data: &'a [u8],
+}
+
+impl Array<'_> {
+    /// The element type, where it is one of ours.
+    pub fn dtype(&self) -> Option<DType> {
+        let code = |d: DType| descr(d).is_some_and(|w| w[1..] == self.descr[1.min(self.descr.len())..]);
+        DType::ALL.iter().copied().find(|d| code(*d))
+    }
+}
+
 /// Shape and values of a file of floating-point or whole numbers.
 pub fn read(bytes: &[u8]) -> Result<(Vec<u64>, Vec<f64>), String> {
+    let array = parse(bytes)?;
+    let dtype = array
+        .dtype()
+        .ok_or_else(|| format!("it holds `{}`; numbers in the machine's order are expected", array.descr))?;
+    Ok((array.shape, decode(dtype, array.data)))
+}
+
+/// A file of numbers in the machine's order, in C order.
+pub fn parse(bytes: &[u8]) -> Result<Array<'_>, String> {
     let header_at = match bytes.get(..8) {
         Some([0x93, b'N', b'U', b'M', b'P', b'Y', 1, _]) => 10,
         Some([0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _]) => 12,
@@ -78,17 +104,18 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<u64>, Vec<f64>), String> {
         .filter(|s| !s.is_empty())
         .map(|s| s.parse::<u64>().map_err(|_| format!("its shape has `{s}`")))
         .collect::<Result<Vec<u64>, String>>()?;
-    let dtype =
-        DType::ALL.iter().copied().find(|d| self::descr(*d).is_some_and(|w| w[1..] == descr[1.min(descr.len())..]));
-    let dtype = dtype
-        .filter(|_| !descr.starts_with('>'))
-        .ok_or_else(|| format!("it holds `{descr}`; numbers in the machine's order are expected"))?;
+    if descr.starts_with('>') || !descr.is_ascii() {
+        return Err(format!("it holds `{descr}`; numbers in the machine's order are expected"));
+    }
+    // `<f4`: a mark of the order, a kind, and the bytes of an element.
+    let size = descr.get(2..).and_then(|n| n.parse::<u64>().ok()).filter(|n| (1..=16).contains(n));
+    let size = size.ok_or_else(|| format!("it holds `{descr}`; an array of numbers is expected"))?;
     let data = &bytes[header_at + length..];
     let elements = shape.iter().try_fold(1u64, |n, s| n.checked_mul(*s)).ok_or("its shape is too large")?;
-    if elements.checked_mul(dtype.bytes()) != Some(data.len() as u64) {
+    if elements.checked_mul(size) != Some(data.len() as u64) {
         return Err(format!("it holds {} bytes for the shape {shape:?} of {descr}", data.len()));
     }
-    Ok((shape, decode(dtype, data)))
+    Ok(Array { descr: descr.to_string(), shape, data })
 }
 
 fn field<'a>(header: &'a str, key: &str) -> Option<&'a str> {

@@ -5,6 +5,7 @@
 mod brief;
 mod claims;
 mod compare;
+mod exec;
 mod history;
 mod html;
 mod junit;
@@ -21,6 +22,7 @@ mod terminal;
 pub use brief::brief;
 pub use claims::{Claim, ClaimStatus, claims};
 pub use compare::{Comparison, Difference, Outputs, Pair, Rule, RuleStatus, Side, Speed, SpeedClass, comparison_text};
+pub use exec::{exec_as_run, exec_text};
 pub use history::{KernelLine, RunLine, history_text, matches, run_line};
 pub use html::html;
 pub use junit::junit;

@@ -96,7 +96,7 @@ fn findings(results: &[ResultRecord]) -> String {
     text
 }
 
-fn describe(finding: &FindingRecord) -> String {
+pub(crate) fn describe(finding: &FindingRecord) -> String {
     let mut text = format!("  {}{}: {}\n", finding.kind, place(finding.file.as_deref(), finding.line), finding.message);
     if let Some(other) = finding.other_line {
         text.push_str(&format!("  the other side is line {other}\n"));

@@ -11,6 +11,8 @@ pub enum SpecCode {
     CandidateSyntax,
     /// The same of a task's file.
     TaskSyntax,
+    /// The same of a launch file, or of a file that it names.
+    LaunchSyntax,
     /// A name that nothing has: task, shape, symbol, argument, lever, configuration, target.
     UnknownName,
     /// Levers or shapes that the candidate's own constraints exclude, so that nothing is left to judge.
@@ -22,9 +24,10 @@ pub enum SpecCode {
 }
 
 impl SpecCode {
-    pub const ALL: [SpecCode; 6] = [
+    pub const ALL: [SpecCode; 7] = [
         SpecCode::CandidateSyntax,
         SpecCode::TaskSyntax,
+        SpecCode::LaunchSyntax,
         SpecCode::UnknownName,
         SpecCode::ConstraintNotMet,
         SpecCode::ArgumentMismatch,
@@ -36,6 +39,7 @@ impl SpecCode {
         match self {
             SpecCode::CandidateSyntax => "candidate-syntax",
             SpecCode::TaskSyntax => "task-syntax",
+            SpecCode::LaunchSyntax => "launch-syntax",
             SpecCode::UnknownName => "unknown-name",
             SpecCode::ConstraintNotMet => "constraint-not-met",
             SpecCode::ArgumentMismatch => "argument-mismatch",

@@ -7,6 +7,7 @@
 
 mod archive;
 mod atomic;
+mod folder;
 mod index;
 mod journal;
 mod loaded;
@@ -16,6 +17,7 @@ mod run_dir;
 
 pub use archive::{Archive, ArchiveError, MANIFEST, Manifest, ManifestFile, pack, sha256, unpack};
 pub use atomic::write_atomic;
+pub use folder::write_folder;
 pub use index::{IndexNote, RunIndex, gpu_seconds};
 pub use journal::{Event, JournalError, fold, read_journal};
 pub use loaded::{Ended, LoadedRun, read_summary};

@@ -14,6 +14,7 @@ use warpsmith_eval::backend::Job;
 use warpsmith_eval::bench::sanitize::Sanitizer;
 use warpsmith_eval::evaluate::SanitizeJob;
 use warpsmith_eval::pipeline::{self, Event, RunRequest};
+use warpsmith_eval::suppress::Suppressing;
 use warpsmith_eval::worker::{DeviceInfo, GpuBackend};
 use warpsmith_eval::{Backend, CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject};
 use warpsmith_spec::record::{CheckOfRecord, FindingRecord, GateStatus, NotApplicable, ResultRecord, VerdictWord};
@@ -160,7 +161,17 @@ pub(super) fn passes(args: &CheckArgs, folder: &Path) -> Option<Passes> {
 /// The PTX machine, which finds more than a GPU shows, unless a GPU is asked for.
 fn backend(common: &Common, asked: &Asked) -> Result<(Box<dyn Backend>, Option<DeviceInfo>), CliError> {
     let elsewhere = common.on.is_some() || common.fake_device;
-    match &asked.args.backend {
+    let rows = super::exec::suppressions(asked.args.suppressions.as_deref())?;
+    let (backend, device) = unsuppressed(common, &asked.args.backend, elsewhere)?;
+    Ok(if rows.rows.is_empty() { (backend, device) } else { (Box::new(Suppressing::new(backend, rows)), device) })
+}
+
+fn unsuppressed(
+    common: &Common,
+    backend: &BackendArg,
+    elsewhere: bool,
+) -> Result<(Box<dyn Backend>, Option<DeviceInfo>), CliError> {
+    match backend {
         BackendArg::Fake(file) => return Ok((Box::new(super::bench::fake(common, file)?), None)),
         BackendArg::Cpu if common.on.is_some() => return Err(on::not_on_the_cpu()),
         BackendArg::Auto | BackendArg::Cpu if !elsewhere => return Ok((Box::new(PtxMachine::new(0)), None)),

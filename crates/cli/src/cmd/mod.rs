@@ -8,6 +8,7 @@ pub mod compare;
 pub mod doctor;
 pub mod evidence;
 pub mod evolve;
+pub mod exec;
 pub mod explain;
 pub mod history;
 pub mod list;

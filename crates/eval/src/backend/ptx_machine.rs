@@ -25,11 +25,18 @@ pub struct PtxMachine {
     programs: Mutex<HashMap<String, Arc<Program>>>,
     /// Host threads; 0: one for each core.
     threads: usize,
+    /// What findings without a line of a source name instead: this file, and the line of the PTX.
+    ptx_file: Option<String>,
 }
 
 impl PtxMachine {
     pub fn new(threads: usize) -> PtxMachine {
-        PtxMachine { programs: Mutex::default(), threads }
+        PtxMachine { programs: Mutex::default(), threads, ptx_file: None }
+    }
+
+    /// For PTX that a person wrote, or has: findings without a line of a source point into this file.
+    pub fn of_ptx_file(threads: usize, file: &str) -> PtxMachine {
+        PtxMachine { ptx_file: Some(file.to_string()), ..PtxMachine::new(threads) }
     }
 
     fn program(&self, sha256: &str, ptx: &str) -> Result<Arc<Program>, warpsmith_machine::LoadError> {
@@ -88,7 +95,7 @@ impl Backend for PtxMachine {
             let outcome = launch(&program, &mut session.memory, &prepared, &options);
             left = left.saturating_sub(outcome.counters.warp_instructions);
             session.add(&step.entry, &outcome.counters, &outcome.printed);
-            session.findings.extend(outcome.findings.iter().map(|f| finding(f, step, job)));
+            session.findings.extend(outcome.findings.iter().map(|f| finding(f, step, job, self.ptx_file.as_deref())));
             let end = match outcome.end {
                 End::Completed => continue,
                 End::Faulted => RunEnd::Faulted,
@@ -96,7 +103,10 @@ impl Backend for PtxMachine {
                     RunEnd::LimitReached { what: what.to_string(), limit: job.max_instructions }
                 }
                 End::Unsupported { what, site } => {
-                    let (file, line) = site.map_or((None, None), |s| (s.file, s.line));
+                    let (file, line) = site.map_or((None, None), |s| match (s.line, &self.ptx_file) {
+                        (None, Some(file)) => (Some(file.clone()), Some(s.ptx_line)),
+                        (line, _) => (s.file, line),
+                    });
                     RunEnd::Unsupported { what, file, line }
                 }
                 End::InvalidLaunch { what } => {
@@ -199,6 +209,7 @@ impl<'a> Session<'a> {
                     Ok(bytes) => Arg::Bytes(bytes),
                     Err(why) => return reject(Code::ArgumentMismatch.error("correctness", why), step.args_line),
                 },
+                ResolvedArg::Bytes { bytes, .. } => Arg::Bytes(bytes.clone()),
                 ResolvedArg::TensorMap(name) => {
                     return Err(RunEnd::Unsupported {
                         what: format!("the tensor map {name}"),
@@ -260,10 +271,10 @@ fn at_line(mut f: FindingRecord, step: &ResolvedLaunch, line: u32) -> FindingRec
 }
 
 /// A machine's finding in the record's words.
-fn finding(f: &Finding, step: &ResolvedLaunch, job: &Job) -> FindingRecord {
+fn finding(f: &Finding, step: &ResolvedLaunch, job: &Job, ptx_file: Option<&str>) -> FindingRecord {
     let word = f.kind.word();
     let mut message = f.message.clone();
-    if f.site.line.is_none() {
+    if f.site.line.is_none() && ptx_file.is_none() {
         message.push_str(&format!(" (PTX line {}, {})", f.site.ptx_line, f.site.opcode));
     }
     let severity = match f.severity {
@@ -274,6 +285,11 @@ fn finding(f: &Finding, step: &ResolvedLaunch, job: &Job) -> FindingRecord {
     record.file = f.site.file.clone();
     record.line = f.site.line;
     record.other_line = f.other.as_ref().and_then(|o| o.line);
+    if let (None, Some(file)) = (f.site.line, ptx_file) {
+        record.file = Some(file.to_string());
+        record.line = Some(f.site.ptx_line);
+        record.other_line = f.other.as_ref().map(|o| o.ptx_line);
+    }
     record.entry = Some(step.entry.clone());
     record.cta = Some(f.cta);
     record.warp = Some(f.warp);

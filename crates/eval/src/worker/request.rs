@@ -89,6 +89,7 @@ fn launch(job: &Job, step: &ResolvedLaunch, buffers: &[Buffer]) -> Result<Launch
                 let bytes = value.encode(parameter.bytes).map_err(mismatch)?;
                 Arg::Bytes(bytes.iter().map(|b| format!("{b:02x}")).collect())
             }
+            ResolvedArg::Bytes { bytes, .. } => Arg::Bytes(bytes.iter().map(|b| format!("{b:02x}")).collect()),
             ResolvedArg::TensorMap(name) => {
                 let map = job.plan.tensor_maps.iter().find(|m| m.name == *name);
                 let map = map.ok_or_else(|| mismatch(format!("there is no tensor map `{name}`")))?;

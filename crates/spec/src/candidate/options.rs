@@ -49,7 +49,7 @@ pub struct ResolvedOptions {
 }
 
 impl CompileOptions {
-    pub(super) fn parse(place: &Place, table: &Table, levers: &[Lever]) -> Result<CompileOptions, SpecError> {
+    pub(crate) fn parse(place: &Place, table: &Table, levers: &[Lever]) -> Result<CompileOptions, SpecError> {
         let keys: Vec<&str> = OPTIONS.iter().map(|(k, _, _)| *k).collect();
         table.only(place, "[compile]", &keys)?;
         let mut options = Vec::new();

@@ -68,6 +68,8 @@ pub enum ResolvedArg {
     Workspace(String),
     /// A descriptor of 128 bytes by value.
     TensorMap(String),
+    /// A value of stated types, little endian.
+    Bytes { name: String, bytes: Vec<u8> },
     /// A number; it takes the width of the entry's parameter ([`ScalarValue::encode`]).
     Scalar { name: String, value: ScalarValue },
 }
@@ -77,7 +79,7 @@ impl ResolvedArg {
     pub fn name(&self) -> &str {
         match self {
             ResolvedArg::Tensor(n) | ResolvedArg::Workspace(n) | ResolvedArg::TensorMap(n) => n,
-            ResolvedArg::Scalar { name, .. } => name,
+            ResolvedArg::Scalar { name, .. } | ResolvedArg::Bytes { name, .. } => name,
         }
     }
 }
@@ -190,18 +192,18 @@ impl ResolvedLaunch {
             ));
         }
         for (i, (arg, parameter)) in self.args.iter().zip(parameters).enumerate() {
-            let bytes = match arg {
-                ResolvedArg::Tensor(_) | ResolvedArg::Workspace(_) => 8,
-                ResolvedArg::TensorMap(_) => 128,
+            let (bytes, what) = match arg {
+                ResolvedArg::Tensor(_) | ResolvedArg::Workspace(_) => (8, "an address of"),
+                ResolvedArg::TensorMap(_) => (128, "a tensor map of"),
+                ResolvedArg::Bytes { bytes, .. } => (bytes.len(), "a value of"),
                 ResolvedArg::Scalar { name, value } => match value.encode(parameter.bytes) {
                     Ok(_) => continue,
                     Err(why) => return wrong(format!("argument {} (`{name}`) of entry {}: {why}", i + 1, self.entry)),
                 },
             };
             if parameter.bytes != bytes {
-                let what = if bytes == 8 { "an address of 8 bytes" } else { "a tensor map of 128 bytes" };
                 return wrong(format!(
-                    "argument {} (`{}`) of entry {} is {what}, but the parameter has {} bytes",
+                    "argument {} (`{}`) of entry {} is {what} {bytes} bytes, but the parameter has {} bytes",
                     i + 1,
                     arg.name(),
                     self.entry,
