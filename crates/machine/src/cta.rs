@@ -226,7 +226,7 @@ impl<'m> Cta<'m> {
             self.m.progress.fetch_add(1, Relaxed);
             if !ran || self.idle_rounds > IDLE_ROUNDS {
                 if warps.iter().any(|w| w.pause != Pause::Exited) {
-                    self.deadlock(warps);
+                    self.deadlock(warps, false);
                 }
                 break;
             }
@@ -243,7 +243,7 @@ impl<'m> Cta<'m> {
 
     /// Nobody in the grid can go on: this CTA only polls.
     pub fn starved(&mut self, warps: &[Warp]) {
-        self.deadlock(warps);
+        self.deadlock(warps, true);
     }
 
     fn begin(&mut self, linear: u64, warps: &mut Vec<Warp>) {
@@ -531,7 +531,7 @@ impl<'m> Cta<'m> {
     }
 
     /// No warp can go on: says who waits where.
-    fn deadlock(&mut self, warps: &[Warp]) {
+    fn deadlock(&mut self, warps: &[Warp], starved: bool) {
         let m = self.m;
         let place = |pc: Pc| {
             let s = &m.code.sites[pc as usize];
@@ -546,7 +546,9 @@ impl<'m> Cta<'m> {
         }
         let parked = waits.iter().find(|(_, g)| g.state == State::Parked).copied();
         let Some(&(n, first)) = waits.first() else { return };
-        let (n, g) = parked.unwrap_or((n, first));
+        // Whoever polls could go on: the others of its warp wait for it.
+        let polling = waits.iter().find(|(_, g)| starved && g.state == State::Ready).copied();
+        let (n, g) = polling.or(parked).unwrap_or((n, first));
         let other = waits.iter().find(|(k, o)| o.pc != g.pc && *k == n).or(waits.iter().find(|(_, o)| o.pc != g.pc));
         let op = m.code.instrs[g.pc as usize].op;
         let kind = match (g.state, op) {
@@ -570,9 +572,7 @@ impl<'m> Cta<'m> {
             }
             FindingKind::InactiveLane => "a warp-synchronous instruction waits for lanes that never come to it",
             FindingKind::DivergentAligned => "an .aligned instruction is reached by some lanes of a warp only",
-            _ if waits.iter().any(|(n, _)| warps[*n].polls > 0) => {
-                "no warp can go on, and what is polled for never comes from this or any other CTA"
-            }
+            _ if starved => "no warp can go on, and what is polled for never comes from this or any other CTA",
             _ => "no warp can go on",
         };
         let message = format!("{text}: {}", lines.join("; "));
