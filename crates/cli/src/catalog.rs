@@ -91,7 +91,7 @@ impl Catalog {
 
 impl Catalog {
     /// A candidate from its text alone: what a loop kept of a file that is gone.
-    pub fn from_text(&self, name: &str, text: &str) -> Result<Entry, CliError> {
+    pub fn entry_of(&self, name: &str, text: &str) -> Result<Entry, CliError> {
         let candidate = Candidate::parse(name, text.as_bytes(), &self.tasks).map_err(|e| hinted(e, name))?;
         Ok(Entry { typed: name.to_string(), candidate, folder: None })
     }

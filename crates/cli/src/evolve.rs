@@ -252,7 +252,7 @@ pub fn entries(catalog: &Catalog, run: &Path, state: &State) -> Result<Vec<Entry
         let entry = match entry {
             Some(entry) => entry,
             // The file is gone, or is another one now: the loop goes on with the text that it began with.
-            None => catalog.from_text(name, &LoopDir::text(run, sha)?)?,
+            None => catalog.entry_of(name, &LoopDir::text(run, sha)?)?,
         };
         found.insert(sha.to_string(), entry);
     }
