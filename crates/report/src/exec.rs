@@ -40,6 +40,16 @@ pub fn exec_text(record: &ExecRecord) -> String {
             if record.fidelity.schedules == 1 { "" } else { "s" }
         ));
     }
+    if let Some(t) = &c.traffic {
+        let more = |got: u64, ideal: u64| if ideal == 0 { 1.0 } else { got as f64 / ideal as f64 };
+        text.push_str(&format!(
+            "shared memory: {} wavefronts, {:.2} x the fewest; global: {} sectors, {:.2} x the fewest\n",
+            t.shared_wavefronts,
+            more(t.shared_wavefronts, t.shared_ideal),
+            t.global_sectors,
+            more(t.global_sectors, t.global_ideal)
+        ));
+    }
     if !record.fidelity.approximate.is_empty() {
         let list: Vec<&str> = record.fidelity.approximate.keys().map(String::as_str).collect();
         text.push_str(&format!("not to the bit as on hardware: {}\n", list.join(", ")));

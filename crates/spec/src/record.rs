@@ -321,6 +321,47 @@ pub struct ExecutionRecord {
     /// By launch, in the plan's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launches: Vec<LaunchExecution>,
+    /// Warp-instructions whose sums follow a model of the tensor cores.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub modelled: u64,
+    /// Warp-instructions that only part of a warp's living lanes executed, and branches at which lanes parted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub divergent_instructions: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub divergent_branches: u64,
+    /// What accesses cost the memory system, where it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<TrafficRecord>,
+    /// By source line, the most executed first; where traffic was counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineRecord>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// Accesses of warps, and how few wavefronts and sectors of 32 bytes could have served them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TrafficRecord {
+    pub shared_requests: u64,
+    pub shared_wavefronts: u64,
+    pub shared_ideal: u64,
+    pub global_requests: u64,
+    pub global_sectors: u64,
+    pub global_ideal: u64,
+}
+
+/// What one source line did.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LineRecord {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    pub warp_instructions: u64,
+    #[serde(flatten)]
+    pub traffic: TrafficRecord,
 }
 
 /// What one launch executed.

@@ -125,7 +125,7 @@ fn backend(
                 Some(file) => PtxMachine::of_ptx_file(0, file),
                 None => PtxMachine::new(0),
             };
-            return Ok((Box::new(machine), None));
+            return Ok((Box::new(machine.counting()), None));
         }
         _ => {}
     }

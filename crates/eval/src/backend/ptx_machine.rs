@@ -9,13 +9,16 @@ use crate::values::coordinates;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 use warpsmith_machine::{
-    Arg, AsyncCopies, BufferId, Contents, Counters, End, EntryInfo, Finding, Launch, Memory, Options, Program, launch,
+    Arg, AsyncCopies, BufferId, Contents, Counters, End, EntryInfo, Finding, Launch, Memory, Options, Program, Traffic,
+    launch,
 };
 use warpsmith_num::tensor_core::{Generation, Numerics};
 use warpsmith_spec::plan::{Parameter, ResolvedArg, ResolvedLaunch};
-use warpsmith_spec::record::{ExecutionRecord, FindingRecord, LaunchExecution, Severity};
+use warpsmith_spec::record::{ExecutionRecord, FindingRecord, LaunchExecution, LineRecord, Severity, TrafficRecord};
 use warpsmith_spec::words::DType;
 
+/// Source lines that a record names.
+const MAX_LINES: usize = 100;
 /// Programs that are kept loaded.
 const KEPT: usize = 64;
 
@@ -27,16 +30,23 @@ pub struct PtxMachine {
     threads: usize,
     /// What findings without a line of a source name instead: this file, and the line of the PTX.
     ptx_file: Option<String>,
+    /// Bank conflicts and sectors are counted, by line.
+    counting: bool,
 }
 
 impl PtxMachine {
     pub fn new(threads: usize) -> PtxMachine {
-        PtxMachine { programs: Mutex::default(), threads, ptx_file: None }
+        PtxMachine { programs: Mutex::default(), threads, ptx_file: None, counting: false }
     }
 
     /// For PTX that a person wrote, or has: findings without a line of a source point into this file.
     pub fn of_ptx_file(threads: usize, file: &str) -> PtxMachine {
         PtxMachine { ptx_file: Some(file.to_string()), ..PtxMachine::new(threads) }
+    }
+
+    /// Counts bank conflicts and sectors too, which takes longer.
+    pub fn counting(self) -> PtxMachine {
+        PtxMachine { counting: true, ..self }
     }
 
     fn program(&self, sha256: &str, ptx: &str) -> Result<Arc<Program>, warpsmith_machine::LoadError> {
@@ -90,11 +100,15 @@ impl Backend for PtxMachine {
                 async_copies: if job.schedule.early_copies { AsyncCopies::Early } else { AsyncCopies::Late },
                 max_shared_bytes: job.target.shared_bytes_per_block,
                 threads: self.threads,
+                count_traffic: self.counting,
                 ..Options::default()
             };
             let outcome = launch(&program, &mut session.memory, &prepared, &options);
             left = left.saturating_sub(outcome.counters.warp_instructions);
             session.add(&step.entry, &outcome.counters, &outcome.printed);
+            if self.counting {
+                session.count(&outcome.counters);
+            }
             session.findings.extend(outcome.findings.iter().map(|f| finding(f, step, job, self.ptx_file.as_deref())));
             let end = match outcome.end {
                 End::Completed => continue,
@@ -237,11 +251,34 @@ impl<'a> Session<'a> {
         e.tensor_ops += c.tensor_ops;
         e.static_instructions += c.static_instructions;
         e.covered_instructions += c.covered_instructions;
+        e.modelled += c.fidelity.modelled;
+        e.divergent_instructions += c.divergent_instructions;
+        e.divergent_branches += c.divergent_branches;
         for (opcode, n) in &c.approximate {
             *e.approximate.entry(opcode.clone()).or_default() += n;
         }
         self.atomics |= c.by_mnemonic.keys().any(|m| matches!(m.split('.').next(), Some("atom" | "red")));
         self.printed.push_str(printed);
+    }
+
+    /// Sums up what the memory system had to do.
+    fn count(&mut self, c: &Counters) {
+        let e = &mut self.execution;
+        add_traffic(e.traffic.get_or_insert_default(), &c.traffic);
+        for line in &c.lines {
+            let at = match e.lines.iter().position(|r| r.file == line.file && r.line == line.line) {
+                Some(at) => at,
+                None if e.lines.len() < MAX_LINES => {
+                    e.lines.push(LineRecord { file: line.file.clone(), line: line.line, ..LineRecord::default() });
+                    e.lines.len() - 1
+                }
+                None => continue,
+            };
+            let record = &mut e.lines[at];
+            record.warp_instructions += line.warp_instructions;
+            add_traffic(&mut record.traffic, &line.traffic);
+        }
+        e.lines.sort_by_key(|l| std::cmp::Reverse(l.warp_instructions));
     }
 
     fn finish(self, end: RunEnd) -> RunOutcome {
@@ -268,6 +305,15 @@ fn at_line(mut f: FindingRecord, step: &ResolvedLaunch, line: u32) -> FindingRec
     f.line = Some(line);
     f.entry = Some(step.entry.clone());
     f
+}
+
+fn add_traffic(sum: &mut TrafficRecord, t: &Traffic) {
+    sum.shared_requests += t.shared_requests;
+    sum.shared_wavefronts += t.shared_wavefronts;
+    sum.shared_ideal += t.shared_ideal;
+    sum.global_requests += t.global_requests;
+    sum.global_sectors += t.global_sectors;
+    sum.global_ideal += t.global_ideal;
 }
 
 /// A machine's finding in the record's words.

@@ -311,12 +311,13 @@ fn add(findings: &mut Vec<FindingRecord>, f: FindingRecord) {
 
 fn fidelity(run: &RunOutcome) -> FidelityRecord {
     let approximate = run.execution.approximate.clone();
-    let exact = run.execution.warp_instructions.saturating_sub(approximate.values().sum());
+    let modelled = run.execution.modelled;
+    let exact = run.execution.warp_instructions.saturating_sub(approximate.values().sum::<u64>() + modelled);
     let unsupported = match &run.end {
         RunEnd::Unsupported { what, .. } => vec![what.clone()],
         _ => Vec::new(),
     };
-    FidelityRecord { exact, approximate, unsupported, schedules: 1 }
+    FidelityRecord { exact, approximate, modelled, unsupported, schedules: 1 }
 }
 
 /// Files and comparisons; `judge`: what is wrong there counts.

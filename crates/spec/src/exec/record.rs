@@ -43,6 +43,9 @@ pub struct FidelityRecord {
     pub exact: u64,
     /// By opcode, those whose result is within a stated distance of it.
     pub approximate: BTreeMap<String, u64>,
+    /// Sums of tensor cores, by the target's model; in plain f32 with fast numerics.
+    #[serde(default)]
+    pub modelled: u64,
     /// What could not be executed, and ended the run.
     pub unsupported: Vec<String>,
     /// Legal orders of events that ran to their end, the first one included.
