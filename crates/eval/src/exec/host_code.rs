@@ -57,7 +57,9 @@ pub(super) fn without(source: &str) -> Option<String> {
     let mut changed = blank_includes(source, &mut text);
     for (from, to) in declarations(&plain) {
         if is_host(&plain[from..to]) {
-            blank(&mut text, from, to);
+            // Comments and directives before it are not its own.
+            let own = plain[from..to].len() - plain[from..to].trim_start().len();
+            blank(&mut text, from + own, to);
             changed = true;
         }
     }

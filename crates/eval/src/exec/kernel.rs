@@ -20,6 +20,10 @@ use warpsmith_spec::{SpecCode, SpecError, suggest};
 /// What a source is compiled for where the launch file does not say.
 const DEFAULT_TARGET: &str = "sm_89";
 
+/// What nvcc's files have without including it, by way of the host's headers; for a source that does not compile without.
+const HOST_WORDS: &str = "#include <stdint.h>\n#include <math.h>\n#include <limits.h>\n#include <float.h>\n\
+    typedef unsigned int uint;\ntypedef unsigned short ushort;\ntypedef unsigned long ulong;\n#line 1\n";
+
 /// A kernel that can be launched, or why not.
 pub(super) enum Loaded {
     Ready(Box<Artifact>),
@@ -163,11 +167,14 @@ fn compiled(request: &Request, target: &Target) -> Result<Loaded, EvalError> {
             }
             Err(failure) => {
                 let host = matches!(failure, CompileFailure::Nvrtc { .. } | CompileFailure::UnsafeInclude { .. });
-                if let Some(device) = host_code::without(text).filter(|_| whole && host) {
-                    (ask.source, whole) = (device, false);
+                if whole && host {
+                    let device = host_code::without(text);
+                    ask.source = format!("{HOST_WORDS}{}", device.as_deref().unwrap_or(text));
+                    whole = false;
                     continue;
                 }
-                return Ok(Loaded::Failed(VerdictWord::CompileFailed, Box::new(failed(request, target, &failure))));
+                let finding = failed(request, target, &failure, whole);
+                return Ok(Loaded::Failed(VerdictWord::CompileFailed, Box::new(finding)));
             }
         }
     };
@@ -192,10 +199,15 @@ fn compiled(request: &Request, target: &Target) -> Result<Loaded, EvalError> {
     Ok(Loaded::Ready(Box::new(artifact)))
 }
 
-fn failed(request: &Request, target: &Target, failure: &CompileFailure) -> FindingRecord {
+fn failed(request: &Request, target: &Target, failure: &CompileFailure, whole: bool) -> FindingRecord {
     let place = failure.diagnostic();
     let mut f = code_of(failure).error("compile", format!("{}: {}", target.name, place.message));
     f.file = Some(place.file.map_or_else(|| request.file.to_string(), |file| request.typed(&file)));
     f.line = place.line;
+    // What counts lines by itself does not see `#line`.
+    let counted = matches!(failure, CompileFailure::UnsafeInclude { .. } | CompileFailure::WmmaLocalMemory { .. });
+    if counted && !whole && f.file.as_deref() == Some(request.file) {
+        f.line = f.line.map(|l| l.saturating_sub(HOST_WORDS.lines().count() as u32).max(1));
+    }
     f
 }

@@ -123,11 +123,22 @@ fn last_outside(text: &str, wanted: char) -> Option<usize> {
     None
 }
 
-/// Without blanks, and with numbers as they are written without a type: `256u` is `256`.
+/// Without blanks, and with numbers as they are written without a type: `256u` and `(unsigned int)256` are `256`.
 fn bare(text: &str) -> String {
+    let dense: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let mut out = String::new();
     let mut in_number = false;
-    for c in text.chars().filter(|c| !c.is_whitespace()) {
+    let mut rest = dense.as_str();
+    while let Some(c) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix('(').filter(|_| out.ends_with(['<', ',']))
+            && let Some((kind, number)) = after.split_once(')')
+            && number.starts_with(|n: char| n.is_ascii_digit() || n == '-')
+            && kind.chars().all(|k| k.is_alphanumeric() || k == '_' || k == ':')
+        {
+            rest = number;
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
         let suffix = in_number && matches!(c, 'u' | 'U' | 'l' | 'L');
         if !suffix {
             let begins = !out.ends_with(|p: char| p.is_alphanumeric() || p == '_');
