@@ -269,9 +269,12 @@ pub struct EvolveArgs {
     /// single, elite:K or islands:NxK, where it is not to be the variant's own
     #[arg(long, value_name = "KIND", value_parser = population)]
     pub population: Option<warpsmith_evolve::archive::PopulationKind>,
-    /// levers, or replay:FILE.jsonl
+    /// levers, llm:PROVIDER/MODEL (openai, anthropic, gemini, ollama), agent:COMMAND (prompt on its standard input, answer on its output),
+    /// or replay:FILE.jsonl
     #[arg(long, default_value = "levers")]
     pub proposer: String,
+    #[command(flatten)]
+    pub outside: OutsideArgs,
     /// Evaluations, or evaluations=40,calls=30,tokens=200000,usd=5,gpu_seconds=600,seconds=3600
     #[arg(long, default_value = "40")]
     pub budget: String,
@@ -288,8 +291,8 @@ pub struct EvolveArgs {
     #[arg(long)]
     pub target: Option<String>,
     /// The device whose rates the estimate takes: L4, A100, H100, H200
-    #[arg(long, default_value = "L4")]
-    pub device: String,
+    #[arg(long, value_name = "NAME", default_value = "L4")]
+    pub estimate_for: String,
     /// Where gate 2 runs
     #[arg(long, default_value = "auto", value_name = "BACKEND")]
     pub backend: BackendArg,
@@ -311,6 +314,38 @@ pub struct EvolveArgs {
     /// Work this loop's journal through again, without any evaluation, and compare
     #[arg(long, value_name = "RUN", conflicts_with = "file")]
     pub rerun: Option<PathBuf>,
+}
+
+/// For proposers that are asked: a model, an agent.
+#[derive(Debug, Args, Default, Clone)]
+pub struct OutsideArgs {
+    /// The model's server, where it is not the provider's own
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// The file that holds the key; else OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Seconds for one proposal
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub proposal_seconds: u64,
+    /// Tokens that one answer of a model may have
+    #[arg(long, value_name = "N", default_value_t = 16_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub answer_tokens: u64,
+    /// What the model costs, in US dollars for a million tokens of input and of output; list prices are known for some
+    #[arg(long, value_name = "IN,OUT")]
+    pub price: Option<warpsmith_evolve::llm::Price>,
+    /// Turns in which a solution that failed may be mended
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=20))]
+    pub fixes: u64,
+    /// A folder with templates in place of the built-in ones
+    #[arg(long, value_name = "DIR")]
+    pub prompts: Option<PathBuf>,
+    /// Tokens that one prompt may have, a token being four bytes
+    #[arg(long, value_name = "N", default_value_t = warpsmith_evolve::prompt::DEFAULT_TOKENS)]
+    pub prompt_tokens: usize,
+    /// lessons.json of an earlier loop, for the prompts of insight and full, and for the order of moves of levers
+    #[arg(long, value_name = "FILE")]
+    pub lessons: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

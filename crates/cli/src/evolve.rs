@@ -8,27 +8,34 @@ use crate::{output, paths};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 use warpsmith_builtin::canonical_name;
 use warpsmith_eval::{CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject, evaluate};
 use warpsmith_evolve::driver::Evaluator;
 use warpsmith_evolve::estimate::{self, Launch};
+use warpsmith_evolve::event::{Effect, Refusal};
 use warpsmith_evolve::outcome::{Brief, MAX_FINDINGS, Resources};
 use warpsmith_evolve::request::ReplayLine;
-use warpsmith_evolve::{Estimate, Event, EvolveRecord, Judged, LoopRequest, Score, Solution, State};
+use warpsmith_evolve::{Estimate, Event, EvolveRecord, Judged, LoopRequest, Score, Solution, State, advice};
 use warpsmith_spec::record::{ResultRecord, VerdictWord};
 use warpsmith_spec::workload::{Workload, expand};
-use warpsmith_spec::{LeverValue, Setting, WorkloadRequest, target};
+use warpsmith_spec::{Candidate, LeverValue, Setting, TaskSet, WorkloadRequest, target};
 use warpsmith_store::{LoopDir, text_hash};
 
 /// Bytes of a replay file at most.
 const MAX_REPLAY_BYTES: u64 = 16 << 20;
+/// Lines of a map of errors that are kept.
+const MAX_MAP: usize = 16;
 
 /// The candidates of a loop by their texts' hashes, and on what they are judged.
 pub struct Gates {
-    subjects: BTreeMap<String, Subject>,
+    subjects: RwLock<BTreeMap<String, Arc<Subject>>>,
+    /// For texts that were proposed meanwhile: the loop's folder, and what they are parsed and compiled with.
+    run: PathBuf,
+    tasks: TaskSet,
+    include_root: Option<PathBuf>,
     headers: Arc<BTreeMap<String, String>>,
     workloads: Vec<Workload>,
     target: &'static target::Target,
@@ -57,17 +64,18 @@ impl Default for Bench {
 
 impl Gates {
     pub fn new(
-        _common: &Common,
         catalog: &Catalog,
         request: &LoopRequest,
         entries: Vec<Entry>,
         workers: Option<usize>,
+        run: &Path,
     ) -> Result<Gates, CliError> {
         let task = catalog.tasks.find(&request.task)?;
         let first = entries.first().ok_or_else(|| CliError::usage("unknown-name", "the loop has no candidate"))?;
         let asked = WorkloadRequest { shapes: request.shapes.clone(), ..WorkloadRequest::default() };
         let workloads = expand(task, &first.candidate, &asked)?;
         let mut subjects = BTreeMap::new();
+        let include_root = first.folder.clone();
         for entry in entries {
             let sha = text_hash(&String::from_utf8_lossy(entry.candidate.source.as_bytes()));
             let subject = Subject {
@@ -76,13 +84,16 @@ impl Gates {
                 include_root: entry.folder.clone(),
                 candidate: Arc::new(entry.candidate),
             };
-            subjects.insert(sha, subject);
+            subjects.insert(sha, Arc::new(subject));
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let device = estimate::device(&request.device)
             .ok_or_else(|| CliError::usage("unknown-name", format!("there is no model of {}", request.device)))?;
         Ok(Gates {
-            subjects,
+            subjects: RwLock::new(subjects),
+            run: run.to_path_buf(),
+            tasks: catalog.tasks.clone(),
+            include_root,
             headers: catalog.headers.clone(),
             workloads,
             target: target::find(&request.target)?,
@@ -90,6 +101,28 @@ impl Gates {
             workers: workers.unwrap_or(cores).clamp(1, 256),
             failure: Mutex::default(),
         })
+    }
+
+    pub fn workloads(&self) -> &[Workload] {
+        &self.workloads
+    }
+
+    /// The candidate behind a solution; one that was proposed since the loop began is read from its folder.
+    fn subject(&self, solution: &Solution) -> Result<Arc<Subject>, CliError> {
+        let sha = &solution.source_sha256;
+        if let Some(subject) = self.subjects.read().unwrap_or_else(PoisonError::into_inner).get(sha) {
+            return Ok(subject.clone());
+        }
+        let text = LoopDir::text(&self.run, sha)?;
+        let candidate = Candidate::parse(&solution.candidate, text.as_bytes(), &self.tasks)?;
+        let subject = Arc::new(Subject {
+            task: Arc::new(self.tasks.find(&candidate.task)?.clone()),
+            canonical: canonical_name(&candidate.name).to_string(),
+            include_root: self.include_root.clone(),
+            candidate: Arc::new(candidate),
+        });
+        self.subjects.write().unwrap_or_else(PoisonError::into_inner).insert(sha.clone(), subject.clone());
+        Ok(subject)
     }
 
     /// The error that ended the loop, if one did.
@@ -127,9 +160,7 @@ impl GateEvaluator<'_> {
     fn judge(&self, solution: &Solution) -> Result<Judged, CliError> {
         let began = Instant::now();
         let gates = self.gates;
-        let subject = gates.subjects.get(&solution.source_sha256).ok_or_else(|| {
-            CliError::environment("tool-defect", format!("the text of solution {} is not at hand", solution.id))
-        })?;
+        let subject = gates.subject(solution)?;
         let setting = Setting { config: None, levers: solution.levers.clone() };
         let bench = self.bench;
         let context = Context {
@@ -149,6 +180,7 @@ impl GateEvaluator<'_> {
             code_sha256: None,
             duplicate_of: None,
             insights: Vec::new(),
+            wrong_at: Vec::new(),
             seconds: 0.0,
             gpu_seconds: 0.0,
         };
@@ -158,7 +190,7 @@ impl GateEvaluator<'_> {
             if subject.candidate.applicable(&setting, workload, gates.target).is_err() {
                 continue;
             }
-            let result = evaluate(&context, subject, &setting, workload, gates.target)?;
+            let result = evaluate(&context, &subject, &setting, workload, gates.target)?;
             judged.resources = resources(&result, gates.target.name).or(judged.resources);
             if result.verdict != VerdictWord::Passed {
                 judged.verdict = result.verdict;
@@ -168,13 +200,19 @@ impl GateEvaluator<'_> {
                     .take(MAX_FINDINGS)
                     .map(|f| Brief { code: f.code.clone(), message: f.message.clone(), line: f.line })
                     .collect();
+                judged.wrong_at = wrong_at(&result, &shape_name(workload));
                 break;
             }
             let plan = subject.candidate.resolve(&subject.task, &setting, workload, gates.target);
-            if let Some((cycles, launches)) =
-                plan.ok().and_then(|plan| model_cycles(gates.device, &result, &plan, gates.target.name))
+            let launches = plan.ok().and_then(|plan| launches(&result, &plan, gates.target.name));
+            if let Some((launches, text)) = launches
+                && let Some(cycles) = estimate::cycles(gates.device, &launches)
             {
-                let _ = write!(code, "{}{launches};", hashes(&result, gates.target.name));
+                let _ = write!(code, "{}{text};", hashes(&result, gates.target.name));
+                // The workload that costs most is the one to be told of.
+                if figures.values().all(|f| *f < cycles) {
+                    judged.insights = advice::of(gates.device, &shape_name(workload), &launches);
+                }
                 figures.insert(shape_name(workload), cycles);
             }
         }
@@ -185,6 +223,35 @@ impl GateEvaluator<'_> {
         judged.seconds = began.elapsed().as_secs_f64();
         Ok(judged)
     }
+}
+
+/// The shape that failed, and the maps of the errors of its outputs.
+fn wrong_at(result: &ResultRecord, shape: &str) -> Vec<String> {
+    let mut lines = vec![format!("On {shape}.")];
+    for (output, check) in result.check.iter().flatten() {
+        let worst = &check.worst;
+        let number = |v: Option<f64>| v.map_or_else(|| "no number".to_string(), |v| format!("{v:.6}"));
+        lines.push(format!(
+            "{output}: worst element at {:?}, {} where {} is right; {} NaN, {} infinite",
+            worst.index,
+            worst.got_text.clone().unwrap_or_else(|| number(worst.got)),
+            number(worst.want),
+            check.nan,
+            check.inf
+        ));
+        let Some(map) = &check.error_map else { continue };
+        lines.push(format!(
+            "Its error by tiles of {} rows, 0 to 3 inside the limit, 4 to 9 beyond it, n not finite, . not judged; a line for {} of batch and heads:",
+            map.rows_per_tile, map.leading_per_line
+        ));
+        lines.extend(map.tiles.iter().take(MAX_MAP).map(|l| l.chars().take(128).collect()));
+        lines.push(format!(
+            "All tiles of 16 rows laid upon each other, a line for each row, a character for {} columns:",
+            map.columns_per_cell
+        ));
+        lines.extend(map.within.iter().take(MAX_MAP).map(|l| l.chars().take(128).collect()));
+    }
+    lines
 }
 
 /// `mission`, or `mission causal`.
@@ -208,13 +275,8 @@ fn resources(result: &ResultRecord, target: &str) -> Option<Resources> {
         .max_by_key(|r| (r.registers, r.shared_bytes))
 }
 
-/// The estimate for one workload, and the launches as text.
-fn model_cycles(
-    device: &estimate::Device,
-    result: &ResultRecord,
-    plan: &warpsmith_spec::ResolvedPlan,
-    target: &str,
-) -> Option<(f64, String)> {
+/// The launches of one workload with what they counted, and as text.
+fn launches(result: &ResultRecord, plan: &warpsmith_spec::ResolvedPlan, target: &str) -> Option<(Vec<Launch>, String)> {
     let executed = &result.execution.as_ref()?.launches;
     let entries = result.compile.get(target)?;
     let mut launches = Vec::new();
@@ -233,7 +295,7 @@ fn model_cycles(
             tensor_bytes: 0,
         });
     }
-    Some((estimate::cycles(device, &launches)?, text))
+    Some((launches, text))
 }
 
 /// The candidates behind a loop's solutions: the start as it is named in the journal, others by their kept texts.
@@ -318,8 +380,17 @@ impl<'a> Observed<'a> {
     }
 
     pub fn told(&mut self, event: &Event, state: &State) {
-        if !matches!(event, Event::Evaluated { .. }) {
-            return;
+        match event {
+            Event::Evaluated { .. } => {}
+            Event::Asked { asked: Effect::Propose { turn, fixes, .. } } => {
+                let what = fixes.map_or_else(String::new, |id| format!(" to mend #{id}"));
+                return self.bar.set_message(format!("asking for proposal {turn}{what}"));
+            }
+            Event::Answered { turn, refusals, failure, .. } if self.verbose => {
+                let why = failure.iter().cloned().chain(refusals.iter().map(Refusal::words));
+                return why.for_each(|why| output::err(&format!("proposal {turn}: {why}\n")));
+            }
+            _ => return,
         }
         self.bar.set_position(state.account.evaluations);
         let gain = state.best.and_then(|b| state.score(b)?.gain_over(state.score(0)?));
@@ -348,6 +419,14 @@ impl Outcomes<'_> {
         let mut text = String::new();
         let verdicts: Vec<String> = r.verdicts.iter().map(|(word, n)| format!("{n} {word}")).collect();
         let _ = writeln!(text, "{} evaluations: {}", r.evaluations, verdicts.join(", "));
+        if r.spent.calls > 0 {
+            let refused = self.state.refusals.len();
+            let _ = writeln!(
+                text,
+                "{} calls, {} tokens, {:.4} USD; {refused} answers or parts of them were no new candidate",
+                r.spent.calls, r.spent.tokens, r.spent.usd
+            );
+        }
         for step in &self.state.improvements {
             let solution = &self.state.solutions[step.id as usize];
             if step.id > 0 {

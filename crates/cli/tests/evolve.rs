@@ -104,7 +104,7 @@ fn wrong_usage_says_what_to_write() {
         (&["evolve", "--budget", "many"][..], "evaluations=40"),
         (&["evolve", "--proposer", "oracle"], "replay:FILE"),
         (&["evolve", "--proposer", "replay:none.jsonl"], "none.jsonl"),
-        (&["evolve", "--device", "abacus"], "H100"),
+        (&["evolve", "--estimate-for", "abacus"], "H100"),
         (&["evolve", "--population", "elite:0"], "from 1 to 1000"),
         (&["evolve", "--resume", "nowhere"], "nowhere"),
         (&["evolve", "none.cu"], "none.cu"),

@@ -47,6 +47,12 @@ pub fn decide(state: &State) -> Action {
             return Action::Evaluate(rest);
         }
     }
+    // A call that a kill cut off is made again, and is another call in the accounts.
+    if let Some(Effect::Propose { parents, fixes, .. }) = &state.open
+        && request.budget.reached(&state.account).is_none()
+    {
+        return Action::Ask { parents: parents.clone(), fixes: *fixes };
+    }
     let left = request.budget.evaluations.saturating_sub(state.account.evaluations);
     let room = (request.batch.max(1) as u64).min(left) as usize;
     if let Some(reached) = request.budget.reached(&state.account) {
@@ -64,16 +70,17 @@ pub fn decide(state: &State) -> Action {
         Some(action) => action,
         // What was proposed before the proposer ran dry is still judged.
         None if !pending.is_empty() => Action::Evaluate(pending),
-        None => finish(state, exhausted(&request.proposer)),
+        None => finish(state, exhausted(state)),
     }
 }
 
-fn exhausted(proposer: &ProposerKind) -> String {
-    match proposer {
+fn exhausted(state: &State) -> String {
+    match &state.request.proposer {
         ProposerKind::Levers => "every setting of the levers was tried".into(),
         ProposerKind::Replay { .. } => "the replay's lines are at their end".into(),
         ProposerKind::Agent { .. } | ProposerKind::Llm { .. } => {
-            format!("{MAX_REFUSALS} turns in a row brought no new candidate")
+            let last = state.last_failure.as_ref().map_or_else(String::new, |why| format!("; the last: {why}"));
+            format!("{MAX_REFUSALS} turns in a row brought no new candidate{last}")
         }
     }
 }
@@ -89,20 +96,27 @@ fn external(state: &State) -> Option<Action> {
     Some(Action::Ask { parents: parents(state), fixes: None })
 }
 
-/// The newest failed solution whose line of fixes is not used up.
+/// The newest failed solution for which no fixer was asked and whose line of fixes is not used up.
 fn to_fix(state: &State) -> Option<u64> {
-    let newest = state.solutions.last()?;
-    let judged = state.judged.get(&newest.id)?;
-    if judged.passed() || newest.id == 0 || state.fix_asked.contains(&newest.id) {
+    if state.request.fixes == 0 {
         return None;
     }
-    let mut tries = 0;
-    let mut at = newest;
+    let failed = |s: &&Solution| s.id != 0 && state.judged.get(&s.id).is_some_and(|j| !j.passed());
+    let open = |s: &&Solution| !state.fix_asked.contains(&s.id) && fixes_before(state, s) < state.request.fixes;
+    state.solutions.iter().rev().filter(failed).find(open).map(|s| s.id)
+}
+
+/// Fixer turns that a solution's line has behind it.
+fn fixes_before(state: &State, solution: &Solution) -> u64 {
+    let (mut at, mut tries) = (solution, 0);
     while at.operator == Operator::Fix {
         tries += 1;
-        at = state.solutions.get(*at.parents.first()? as usize)?;
+        match at.parents.first().and_then(|p| state.solutions.get(*p as usize)) {
+            Some(parent) => at = parent,
+            None => break,
+        }
     }
-    (tries < state.request.fixes).then_some(newest.id)
+    tries
 }
 
 /// One parent, or by turns two where the variant crosses and the elite has two. None where nothing is correct yet.

@@ -51,7 +51,11 @@ pub trait Asker {
     /// The prompt: a pure function of state, parents and what is to be mended.
     fn prompt(&self, state: &State, parents: &[u64], fixes: Option<u64>) -> Result<String, String>;
 
-    fn ask(&mut self, turn: u64, prompt: &str) -> Answer;
+    /// One call. An answer without a text says why there is none; once `cancelled` says so it ends without one, soon.
+    ///
+    /// # Errors
+    /// What no later call could mend: it cannot be started, a key that is refused.
+    fn ask(&mut self, turn: u64, prompt: &str, cancelled: &dyn Fn() -> bool) -> Result<Answer, String>;
 
     /// Reads solutions out of an answer: a pure function of both. New texts are handed to `keep`.
     fn read(
@@ -118,7 +122,7 @@ impl Driver<'_> {
                 Action::Refuse(refusal) => self.push(Event::Refused { refusal })?,
                 Action::Evaluate(ids) => self.evaluate(&ids, cancelled)?,
                 Action::Remeasure(id) => self.remeasure(id)?,
-                Action::Ask { parents, fixes } => self.ask(parents, fixes)?,
+                Action::Ask { parents, fixes } => self.ask(parents, fixes, cancelled)?,
             }
         }
     }
@@ -165,7 +169,7 @@ impl Driver<'_> {
         self.push(Event::Remeasured { id, judged: Box::new(judged) })
     }
 
-    fn ask(&mut self, parents: Vec<u64>, fixes: Option<u64>) -> Result<(), DriverError> {
+    fn ask(&mut self, parents: Vec<u64>, fixes: Option<u64>, cancelled: &dyn Fn() -> bool) -> Result<(), DriverError> {
         let asker = self.asker.as_deref().ok_or(DriverError::NoAsker)?;
         let prompt = asker.prompt(&self.state, &parents, fixes).map_err(DriverError::Asker)?;
         let sha = self.journal.keep(&prompt).map_err(DriverError::Journal)?;
@@ -174,7 +178,11 @@ impl Driver<'_> {
             self.push(Event::Asked { asked })?;
         }
         let asker = self.asker.as_deref_mut().ok_or(DriverError::NoAsker)?;
-        let answer = asker.ask(turn, &prompt);
+        let answer = asker.ask(turn, &prompt, cancelled).map_err(DriverError::Asker)?;
+        // What was asked when the loop was ended stays open, and is asked again, as another call, when it is gone on with.
+        if answer.text.is_none() && cancelled() {
+            return Ok(());
+        }
         let mut reading = Reading::default();
         let mut answer_sha256 = None;
         match &answer.text {

@@ -19,6 +19,17 @@ pub enum Refusal {
     NotApplicable { why: String },
 }
 
+impl Refusal {
+    /// For people.
+    pub fn words(&self) -> String {
+        match self {
+            Refusal::Duplicate { of } => format!("the same as #{of}"),
+            Refusal::Unreadable { why } | Refusal::NotApplicable { why } => why.clone(),
+            Refusal::Empty => "an empty answer".into(),
+        }
+    }
+}
+
 /// What is asked of somebody outside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "effect")]

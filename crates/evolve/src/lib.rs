@@ -7,13 +7,18 @@
 //!
 //! It does not know how a kernel is judged, compiled or timed ([`driver::Evaluator`] does), holds no clock, and prints nothing.
 
+pub mod advice;
+pub mod answer;
 pub mod archive;
 pub mod budget;
 pub mod decide;
 pub mod driver;
 pub mod estimate;
 pub mod event;
+pub mod lessons;
+pub mod llm;
 pub mod outcome;
+pub mod prompt;
 pub mod proposer;
 pub mod record;
 pub mod request;

@@ -45,6 +45,9 @@ pub struct Judged {
     /// What the gates saw that explains the score, as short sentences: insights for prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub insights: Vec<String>,
+    /// On which shape it failed, and where the output errs, a line each: what a fixer is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wrong_at: Vec<String>,
     /// Seconds that it took; GPU seconds are those that a device was held.
     #[serde(default)]
     pub seconds: f64,

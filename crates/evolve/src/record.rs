@@ -110,6 +110,6 @@ pub fn solution(state: &State, id: u64) -> Option<SolutionRecord> {
     Some(record)
 }
 
-fn word(verdict: VerdictWord) -> String {
+pub(crate) fn word(verdict: VerdictWord) -> String {
     serde_json::to_value(verdict).ok().and_then(|v| v.as_str().map(str::to_string)).unwrap_or_default()
 }

@@ -3,8 +3,10 @@
 
 use crate::archive::PopulationKind;
 use crate::budget::Budget;
+use crate::llm::{Price, Provider};
 use crate::space::Space;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use warpsmith_spec::LeverValue;
 
 /// The paper's variants: which information a proposer is given, and which operators and population they come with.
@@ -61,7 +63,33 @@ pub enum ProposerKind {
     /// A command that reads the prompt and writes a candidate.
     Agent { command: String, seconds: u64 },
     /// A language model.
-    Llm { provider: String, model: String, base_url: Option<String> },
+    Llm {
+        provider: Provider,
+        model: String,
+        base_url: Option<String>,
+        /// For one call.
+        seconds: u64,
+        /// Of one answer.
+        answer_tokens: u64,
+        /// None: not known, and a budget in dollars was not asked for.
+        price: Option<Price>,
+    },
+}
+
+/// What the prompts of a proposer outside are made with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptRequest {
+    /// Tokens of one prompt.
+    pub tokens: usize,
+    /// Templates in place of the program's own, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub templates: BTreeMap<String, String>,
+}
+
+impl Default for PromptRequest {
+    fn default() -> PromptRequest {
+        PromptRequest { tokens: crate::prompt::DEFAULT_TOKENS, templates: BTreeMap::new() }
+    }
 }
 
 impl ProposerKind {
@@ -125,4 +153,6 @@ pub struct LoopRequest {
     /// The lessons that were read, as text; None: none were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lessons: Option<String>,
+    #[serde(default)]
+    pub prompts: PromptRequest,
 }

@@ -3,6 +3,7 @@
 use crate::archive::{Archive, Status};
 use crate::budget::Account;
 use crate::event::{Effect, Event, Refusal};
+use crate::lessons::Lessons;
 use crate::outcome::Judged;
 use crate::request::LoopRequest;
 use crate::rules::{Step, against_best};
@@ -54,6 +55,10 @@ pub struct State {
     /// Asked last and not answered.
     pub open: Option<Effect>,
     pub finished: Option<String>,
+    /// Why the last turn that brought nothing did not.
+    pub last_failure: Option<String>,
+    /// Those of the request.
+    pub lessons: Lessons,
 }
 
 impl State {
@@ -68,7 +73,11 @@ impl State {
     }
 
     pub fn new(request: LoopRequest, start: Solution) -> State {
+        // Lessons were read before they were journaled; a text that is none teaches nothing.
+        let lessons = request.lessons.as_deref().and_then(|t| Lessons::parse(t).ok()).unwrap_or_default();
         State {
+            lessons,
+            last_failure: None,
             archive: Archive::new(request.population),
             request,
             solutions: vec![start],
@@ -101,12 +110,14 @@ impl State {
                 }
                 self.open = Some(asked.clone());
             }
-            Event::Answered { turn, solutions, refusals, tokens, usd, seconds, .. } => {
+            Event::Answered { turn, solutions, refusals, tokens, usd, seconds, failure, .. } => {
                 match self.open.take() {
                     Some(Effect::Propose { turn: asked, fixes, .. }) if asked == *turn => self.fix_asked.extend(fixes),
                     _ => return Err(format!("nobody asked for turn {turn}")),
                 }
-                if !solutions.is_empty() {
+                if solutions.is_empty() {
+                    self.last_failure = failure.clone().or_else(|| refusals.first().map(Refusal::words));
+                } else {
                     self.last_proposal_turn = *turn;
                 }
                 self.account.tokens += tokens;

@@ -78,6 +78,7 @@ impl Evaluator for Made {
             code_sha256: Some(key.replace("Q=0,", "").replace("Q=1,", "")).filter(|_| self.workers == 9),
             duplicate_of: None,
             insights: vec![],
+            wrong_at: Vec::new(),
             seconds: 1.0,
             gpu_seconds: 0.0,
         })
@@ -125,6 +126,7 @@ fn request(seed: u64, evaluations: u64, variant: Variant) -> LoopRequest {
         batch: 2,
         space: space(),
         lessons: None,
+        prompts: Default::default(),
     }
 }
 

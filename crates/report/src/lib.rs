@@ -24,7 +24,7 @@ pub use claims::{Claim, ClaimStatus, claims};
 pub use compare::{Comparison, Difference, Outputs, Pair, Rule, RuleStatus, Side, Speed, SpeedClass, comparison_text};
 pub use exec::{exec_as_run, exec_text};
 pub use history::{KernelLine, RunLine, history_text, matches, run_line};
-pub use html::html;
+pub use html::{Node, Search, html, search_html};
 pub use junit::junit;
 pub use markdown::markdown;
 pub use material::{Material, folder, safe};

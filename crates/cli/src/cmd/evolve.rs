@@ -5,9 +5,11 @@ use crate::artifacts::Artifacts;
 use crate::catalog::{Catalog, Entry};
 use crate::error::CliError;
 use crate::evolve::{Bench, Gates, Observed, Outcomes};
-use crate::{interrupt, output, paths, progress, session};
+use crate::{interrupt, output, paths, progress, proposer, session};
 use std::path::Path;
-use warpsmith_evolve::driver::{Driver, Ended, Journal};
+use warpsmith_evolve::driver::{Asker, Driver, DriverError, Ended, Journal};
+use warpsmith_evolve::lessons::Lessons;
+use warpsmith_evolve::proposer::outside::Speaker;
 use warpsmith_evolve::solution::{Levers, Operator};
 use warpsmith_evolve::{
     Budget, Event, EvolveRecord, LoopRequest, ProposerKind, Solution, Space, State, Variant, estimate, record,
@@ -38,14 +40,25 @@ fn begin(common: &Common, args: &EvolveArgs) -> Result<i32, CliError> {
     let (request, start) = request(&catalog, args, &entry)?;
     let path = paths::run_dir(common, "evolve");
     let state = State::new(request.clone(), start.clone());
-    let gates = Gates::new(common, &catalog, &request, vec![entry.clone()], args.workers)?;
+    let mut entries = vec![entry];
+    // A replay's files are kept too: the loop depends on nothing that may change.
+    if let ProposerKind::Replay { lines } = &request.proposer {
+        for line in lines {
+            entries.push(catalog.find(&line.candidate)?);
+        }
+    }
+    let sources: Vec<String> =
+        entries.iter().map(|e| String::from_utf8_lossy(e.candidate.source.as_bytes()).into_owned()).collect();
+    let gates = Gates::new(&catalog, &request, entries, args.workers, &path)?;
+    // A key that is missing is told before anything is made.
+    let speaker = proposer::speaker(&request, args.outside.key_file.as_deref())?;
     let first = Event::Started { request: Box::new(request), start: Box::new(start) };
-    let source = String::from_utf8_lossy(entry.candidate.source.as_bytes()).into_owned();
-    let folder = LoopDir::create(&path, &first, &[&source])?;
+    let texts: Vec<&str> = sources.iter().map(String::as_str).collect();
+    let folder = LoopDir::create(&path, &first, &texts)?;
     if common.out.is_none() {
         folder.mark_latest();
     }
-    drive(common, folder, state, &gates)
+    drive(common, folder, state, &gates, &catalog, speaker)
 }
 
 /// The candidate that the loop begins with, and whether it fits the task.
@@ -82,9 +95,9 @@ fn request(catalog: &Catalog, args: &EvolveArgs, entry: &Entry) -> Result<(LoopR
         Some(target) => warpsmith_spec::target::find(target)?.name.to_string(),
         None => candidate.targets.first().cloned().unwrap_or_default(),
     };
-    let device = estimate::device(&args.device).ok_or_else(|| {
+    let device = estimate::device(&args.estimate_for).ok_or_else(|| {
         let names: Vec<&str> = estimate::DEVICES.iter().map(|d| d.name).collect();
-        CliError::usage("unknown-name", format!("there is no model of a device called {:?}", args.device))
+        CliError::usage("unknown-name", format!("there is no model of a device called {:?}", args.estimate_for))
             .hint(format!("there are models of {}", names.join(", ")))
     })?;
     if args.backend == BackendArg::Gpu {
@@ -105,14 +118,15 @@ fn request(catalog: &Catalog, args: &EvolveArgs, entry: &Entry) -> Result<(LoopR
         device: device.name.into(),
         variant,
         population: args.population.unwrap_or_else(|| variant.population()),
-        proposer: proposer(args, &lines)?,
+        proposer: proposer::kind(args, &lines)?,
         rules: Default::default(),
         budget: args.budget.parse::<Budget>().map_err(|e| CliError::usage("wrong-usage", e.to_string()))?,
-        fixes: 0,
+        fixes: args.outside.fixes,
         seed: args.seed,
         batch: args.batch.clamp(1, 64),
         space,
-        lessons: None,
+        lessons: proposer::lessons(args)?,
+        prompts: proposer::prompts(args)?,
     };
     let start = Solution {
         id: 0,
@@ -125,18 +139,6 @@ fn request(catalog: &Catalog, args: &EvolveArgs, entry: &Entry) -> Result<(LoopR
         rationale: None,
     };
     Ok((request, start))
-}
-
-fn proposer(
-    args: &EvolveArgs,
-    lines: &dyn Fn() -> Result<Vec<warpsmith_evolve::request::ReplayLine>, CliError>,
-) -> Result<ProposerKind, CliError> {
-    match args.proposer.split_once(':') {
-        None if args.proposer == "levers" => Ok(ProposerKind::Levers),
-        Some(("replay", _)) => Ok(ProposerKind::Replay { lines: lines()? }),
-        _ => Err(CliError::usage("wrong-usage", format!("there is no proposer {:?}", args.proposer))
-            .hint("--proposer levers, or replay:FILE.jsonl with lines {\"candidate\": ..., \"set\": {...}}")),
-    }
 }
 
 /// The default setting, or one drawn by the seed.
@@ -159,11 +161,23 @@ fn resume(common: &Common, run: &Path, args: &EvolveArgs) -> Result<i32, CliErro
     let state = State::fold(&events).map_err(|e| unreadable(run, &e.to_string()))?;
     let catalog = Catalog::new()?;
     let entries = crate::evolve::entries(&catalog, run, &state)?;
-    let gates = Gates::new(common, &catalog, &state.request, entries, args.workers)?;
-    drive(common, folder, state, &gates)
+    let gates = Gates::new(&catalog, &state.request, entries, args.workers, run)?;
+    let speaker = proposer::speaker(&state.request, args.outside.key_file.as_deref())?;
+    drive(common, folder, state, &gates, &catalog, speaker)
 }
 
-fn drive(common: &Common, folder: LoopDir, state: State, gates: &Gates) -> Result<i32, CliError> {
+fn drive(
+    common: &Common,
+    folder: LoopDir,
+    state: State,
+    gates: &Gates,
+    catalog: &Catalog,
+    speaker: Option<Speaker>,
+) -> Result<i32, CliError> {
+    let path = folder.path().to_path_buf();
+    let mut outside =
+        speaker.map(|s| proposer::outside(catalog, &state.request, gates.workloads(), s, &path)).transpose()?;
+    let asker = outside.as_mut().map(|o| o as &mut dyn Asker);
     let total = state.request.budget.evaluations;
     let bar = progress::bar(total, common.json);
     bar.set_position(state.account.evaluations);
@@ -173,15 +187,24 @@ fn drive(common: &Common, folder: LoopDir, state: State, gates: &Gates) -> Resul
     let evaluator = gates.evaluator(&artifacts, &bench);
     let mut observed = Observed::new(&bar, common);
     let mut observe = |event: &Event, state: &State| observed.told(event, state);
-    let mut driver = Driver { state, journal: &mut journal, evaluator: &evaluator, asker: None, observe: &mut observe };
+    let mut driver = Driver { state, journal: &mut journal, evaluator: &evaluator, asker, observe: &mut observe };
     let ended = driver.run(&|| cancelled.is_set());
     let state = driver.state;
     bar.finish_and_clear();
     let ended = ended.map_err(|e| match gates.outcome() {
         Some(error) => error,
-        None => CliError::environment("tool-defect", e.to_string()),
+        None => driver_error(&e),
     })?;
     finish(common, &journal.folder, &state, &artifacts, ended)
+}
+
+/// A driver's own failure. What the proposer could not be asked for is its environment's; the rest is ours.
+fn driver_error(error: &DriverError) -> CliError {
+    match error {
+        DriverError::Asker(why) => CliError::environment("proposer-unreachable", why.clone())
+            .hint("the loop can be gone on with: `warpsmith evolve --resume RUN`"),
+        error => CliError::environment("tool-defect", error.to_string()),
+    }
 }
 
 /// Writes the record and says how it went.
@@ -194,9 +217,15 @@ fn finish(
 ) -> Result<i32, CliError> {
     let mut environment: Environment = session::environment(None);
     environment.toolkit = artifacts.toolkit_ids();
-    let record = record(state, session::info(folder.path()), environment);
+    let mut record = record(state, session::info(folder.path()), environment);
+    proposer::name_files(folder, state, &mut record)?;
+    let lessons = Lessons::of(state, &record.run.name);
+    let lessons =
+        serde_json::to_string_pretty(&lessons).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
+    folder.write(Path::new("lessons.json"), (lessons + "\n").as_bytes())?;
     let outcomes = Outcomes { state, record: &record };
     folder.write(Path::new("report.md"), outcomes.markdown().as_bytes())?;
+    folder.write(Path::new("report.html"), crate::evolve_page::page(state, &record).as_bytes())?;
     let text = text(&record)?;
     folder.write(Path::new("summary.json"), text.as_bytes())?;
     if common.json {

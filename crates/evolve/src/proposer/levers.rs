@@ -27,7 +27,9 @@ pub fn next(state: &State) -> Option<Action> {
     let space = &state.request.space;
     let draws = state.draws(2);
     let surrogate = Surrogate::of(state);
-    let expected = |i: usize| surrogate.as_ref().map_or(0.0, |s| s.expected_improvement(&space.settings[i]));
+    // What earlier loops learned scales what is expected; without lessons the factor is 1.
+    let prior = |i: usize| state.lessons.prior(&state.request, &parent.levers, &space.settings[i]);
+    let expected = |i: usize| surrogate.as_ref().map_or(0.0, |s| s.expected_improvement(&space.settings[i])) * prior(i);
     let ranked = |options: &[usize]| -> Option<(usize, f64)> {
         // Equal expectations are decided by lot.
         let lots = draws.permutation(options.len());

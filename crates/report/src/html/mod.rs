@@ -12,11 +12,13 @@ mod markup;
 mod proof;
 mod results;
 mod roofline;
+mod search;
 mod speed;
 mod svg;
 
 use crate::material::Material;
 use markup::esc;
+pub use search::{Node, Search, search_html};
 
 /// Bytes of all kernels' details together. A report of 500 candidates stays under 10 MB.
 pub const MAX_DETAILS_BYTES: usize = 5 << 19;

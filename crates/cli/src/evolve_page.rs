@@ -1,0 +1,127 @@
+//! A loop's state as the rows of its page (`report.html`).
+
+use std::collections::BTreeMap;
+use warpsmith_evolve::archive::Status;
+use warpsmith_evolve::event::Refusal;
+use warpsmith_evolve::{EvolveRecord, Score, Solution, State};
+use warpsmith_report::{Node, Search, search_html};
+
+/// The whole page.
+pub fn page(state: &State, record: &EvolveRecord) -> String {
+    let best = record.best.as_ref();
+    let gain = best.and_then(|b| b.gain);
+    let timed = state.score(0).or(state.best.and_then(|b| state.score(b))).map(|s| matches!(s, Score::Timed(_)));
+    let headline = match (best, gain) {
+        (Some(b), Some(gain)) => format!("#{} is {gain:.2}x better than the start: {}", b.id, b.change),
+        (Some(b), None) => format!("#{} passed: {}", b.id, b.change),
+        (None, _) => "Nothing passed".into(),
+    };
+    let measure = match timed {
+        Some(true) => format!("Ranked by times on the {}.", state.request.device),
+        _ => format!(
+            "Ranked by an estimate for the {} from the PTX machine's counters, which is no time. {}.",
+            state.request.device,
+            warpsmith_report::NOT_ON_A_GPU
+        ),
+    };
+    search_html(&Search {
+        run: record.run.name.clone(),
+        warpsmith: record.run.warpsmith.clone(),
+        headline,
+        passed: best.is_some(),
+        measure,
+        facts: facts(state, record),
+        nodes: state.solutions.iter().filter_map(|s| node(state, record, s)).collect(),
+        gains: gains(state),
+        failures: failures(state),
+        cost: cost(record),
+    })
+}
+
+fn facts(state: &State, record: &EvolveRecord) -> Vec<(String, String)> {
+    let request = &state.request;
+    let mut facts = vec![
+        ("task", request.task.clone()),
+        ("start", state.solutions[0].candidate.clone()),
+        ("variant", request.variant.word().to_string()),
+        ("target", request.target.clone()),
+        ("seed", request.seed.to_string()),
+    ];
+    if let Some(best) = &record.best {
+        let levers: Vec<String> = best.levers.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        facts.push(("best", format!("{} {}", best.candidate, levers.join(" "))));
+    }
+    if let Some(reason) = &record.finished {
+        facts.push(("ended", reason.clone()));
+    }
+    facts.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
+}
+
+fn node(state: &State, record: &EvolveRecord, solution: &Solution) -> Option<Node> {
+    let judged = state.judged.get(&solution.id)?;
+    let one = warpsmith_evolve::record::solution(state, solution.id)?;
+    let parent = solution.parents.first().and_then(|p| state.score(*p));
+    let step = parent.and_then(|p| state.score(solution.id)?.gain_over(p)).map(|g| g.ratio);
+    let finding = judged.findings.first().map(|f| {
+        let line = f.line.map(|l| format!(" at line {l}")).unwrap_or_default();
+        format!("{}{line}: {}", f.code, f.message)
+    });
+    Some(Node {
+        id: solution.id,
+        parents: solution.parents.clone(),
+        operator: text(&solution.operator),
+        change: solution.change.clone(),
+        thought: solution.rationale.clone(),
+        verdict: text(&judged.verdict),
+        finding: judged.duplicate_of.map(|of| format!("the same code as #{of}")).or(finding),
+        figure: state.score(solution.id).map(Score::value),
+        gain: one.gain,
+        step,
+        best: record.best.as_ref().is_some_and(|b| b.id == solution.id),
+        kept: matches!(state.statuses.get(&solution.id), Some(Status::NewBest | Status::Kept { .. })),
+    })
+}
+
+/// A word of the record.
+fn text<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_string)).unwrap_or_default()
+}
+
+fn gains(state: &State) -> Vec<(u64, f64)> {
+    let over_start = |id: u64| state.score(id)?.gain_over(state.score(0)?).map(|g| g.ratio);
+    let steps = state.improvements.iter();
+    steps.filter_map(|s| Some((s.evaluations, if s.id == 0 { 1.0 } else { over_start(s.id)? }))).collect()
+}
+
+fn failures(state: &State) -> Vec<(String, u64)> {
+    let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+    for judged in state.judged.values().filter(|j| !j.passed()) {
+        let code = judged.findings.first().map(|f| format!(", {}", f.code)).unwrap_or_default();
+        *kinds.entry(format!("{}{code}", text(&judged.verdict))).or_default() += 1;
+    }
+    for refusal in &state.refusals {
+        let kind = match refusal {
+            Refusal::Duplicate { .. } => "a proposal that was a duplicate",
+            Refusal::Unreadable { .. } => "an answer that could not be read",
+            Refusal::Empty => "a call without an answer",
+            Refusal::NotApplicable { .. } => "a proposal that does not fit the task",
+        };
+        *kinds.entry(kind.into()).or_default() += 1;
+    }
+    let mut all: Vec<(String, u64)> = kinds.into_iter().collect();
+    all.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    all
+}
+
+fn cost(record: &EvolveRecord) -> Vec<(String, String)> {
+    let s = &record.spent;
+    let rows = [
+        ("evaluations", s.evaluations.to_string()),
+        ("calls of a model or an agent", s.calls.to_string()),
+        ("tokens", s.tokens.to_string()),
+        ("US dollars", format!("{:.4}", s.usd)),
+        ("GPU seconds", format!("{:.1}", s.gpu_seconds)),
+        ("seconds of calls and evaluations, added up", format!("{:.1}", s.seconds)),
+    ];
+    rows.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
+}
