@@ -7,7 +7,7 @@
 //! block = [32, 4]
 //! args = ["q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "softmax_scale", "S"]
 
-// expect: rejected
+// expect: faulted
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 static __device__ __forceinline__ float dec(unsigned char c) { return __half2float(__half(__nv_cvt_fp8_to_halfraw(c, __NV_E4M3))); }

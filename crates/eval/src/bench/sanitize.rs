@@ -181,7 +181,9 @@ fn place(detail: &str) -> Option<(String, u32)> {
     let after = detail.split(" in ").last().filter(|_| detail.contains(" in "))?;
     let (file, line) = after.trim_end_matches(')').rsplit_once(':')?;
     let name = file.rsplit('/').next()?.to_string();
-    Some((name, line.parse().ok()?))
+    // `6 [4096 hazards]`: what follows the number is none of it.
+    let digits = line.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((name, digits.parse().ok()?))
 }
 
 /// Racecheck alone is no proof.
