@@ -3,6 +3,7 @@
 //! A failed gate is a `failure`; what was not judged for want of an instruction or a device is `skipped`. No case carries a time: what a
 //! test took says nothing of a kernel.
 
+use crate::html::esc;
 use crate::material::Material;
 use crate::summary::{place, short, word};
 use warpsmith_spec::record::{ResultRecord, Severity, VerdictWord};
@@ -89,21 +90,4 @@ fn case(result: &ResultRecord, suite: &str, text: &mut String) {
         esc(&body),
         esc(&crate::next::again(result))
     ));
-}
-
-/// Escaped for XML 1.0, which forbids most control characters altogether.
-fn esc(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
-            c => out.push(c),
-        }
-    }
-    out
 }

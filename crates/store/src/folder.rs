@@ -1,37 +1,60 @@
-//! A run that is written when it is over: its folder appears whole, by rename, or not at all.
+//! Folders that appear whole, by rename, or not at all; and runs that are written when they are over.
 
 use crate::run_dir::{RunDirError, occupied, open_to_all};
 use std::fs;
+use std::io;
 use std::path::Path;
+
+/// Why a folder did not appear.
+#[derive(Debug)]
+pub(crate) enum NotMade {
+    /// It is there, and not empty.
+    Exists,
+    Io(io::Error),
+}
+
+/// Makes the folder `path` by filling another one beside it and renaming that. Until then nothing of it can be seen.
+pub(crate) fn appear<T>(path: &Path, fill: impl FnOnce(&Path) -> io::Result<T>) -> Result<T, NotMade> {
+    if occupied(path) {
+        return Err(NotMade::Exists);
+    }
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(NotMade::Io)?;
+    let staging = tempfile::Builder::new().prefix(".run-").tempdir_in(parent).map_err(NotMade::Io)?;
+    let filled = fill(staging.path()).map_err(NotMade::Io)?;
+    open_to_all(staging.path()).map_err(NotMade::Io)?;
+    let staged = staging.keep();
+    // An empty folder in the way is replaced; one that filled up meanwhile is not.
+    let _ = fs::remove_dir(path);
+    if let Err(e) = fs::rename(&staged, path) {
+        let _ = fs::remove_dir_all(&staged);
+        return Err(if occupied(path) { NotMade::Exists } else { NotMade::Io(e) });
+    }
+    Ok(filled)
+}
+
+impl NotMade {
+    pub(crate) fn at(self, path: &Path) -> RunDirError {
+        match self {
+            NotMade::Exists => RunDirError::Exists(path.into()),
+            NotMade::Io(source) => RunDirError::NotWritable { path: path.into(), source },
+        }
+    }
+}
 
 /// Makes the folder `path` with these files: relative names, bytes.
 ///
 /// # Errors
 /// `path` is there and not empty, or cannot be written.
 pub fn write_folder(path: &Path, files: &[(String, Vec<u8>)]) -> Result<(), RunDirError> {
-    let failed = |source| RunDirError::NotWritable { path: path.into(), source };
-    if occupied(path) {
-        return Err(RunDirError::Exists(path.into()));
-    }
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).map_err(failed)?;
-    let staging = tempfile::Builder::new().prefix(".run-").tempdir_in(parent).map_err(failed)?;
-    for (name, bytes) in files {
-        let file = staging.path().join(name);
-        if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
-        }
-        fs::write(file, bytes).map_err(failed)?;
-    }
-    open_to_all(staging.path()).map_err(failed)?;
-    let staged = staging.keep();
-    // An empty folder in the way is replaced; one that filled up meanwhile is not.
-    let _ = fs::remove_dir(path);
-    if let Err(source) = fs::rename(&staged, path) {
-        let _ = fs::remove_dir_all(&staged);
-        return Err(if occupied(path) { RunDirError::Exists(path.into()) } else { failed(source) });
-    }
-    Ok(())
+    let write = |staging: &Path| {
+        files.iter().try_for_each(|(name, bytes)| {
+            let file = staging.join(name);
+            file.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(file, bytes)
+        })
+    };
+    appear(path, write).map_err(|e| e.at(path))
 }
 
 #[cfg(test)]

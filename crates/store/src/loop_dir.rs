@@ -1,8 +1,9 @@
 //! A loop's folder: a run folder whose journal can be gone on with, and texts by hash that its events name.
 
 use crate::atomic::write_atomic;
+use crate::folder::{NotMade, appear};
 use crate::log::{Log, LogError};
-use crate::run_dir::{occupied, open_to_all, point_at};
+use crate::run_dir::point_at;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -35,26 +36,16 @@ impl LoopDir {
     /// # Errors
     /// `path` is there and not empty, or cannot be written.
     pub fn create<E: Serialize>(path: &Path, first: &E, texts: &[&str]) -> Result<LoopDir, LoopDirError> {
-        let failed = |source| LoopDirError::NotWritable { path: path.into(), source };
-        if occupied(path) {
-            return Err(LoopDirError::Exists(path.into()));
-        }
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(failed)?;
-        let staging = tempfile::Builder::new().prefix(".run-").tempdir_in(parent).map_err(failed)?;
-        for text in texts {
-            keep_text(staging.path(), text).map_err(failed)?;
-        }
-        let mut log = Log::create(&staging.path().join("journal.jsonl"))?;
-        log.push(first)?;
-        open_to_all(staging.path()).map_err(failed)?;
-        let staged = staging.keep();
-        // An empty folder in the way is replaced; one that filled up meanwhile is not.
-        let _ = fs::remove_dir(path);
-        if let Err(source) = fs::rename(&staged, path) {
-            let _ = fs::remove_dir_all(&staged);
-            return Err(if occupied(path) { LoopDirError::Exists(path.into()) } else { failed(source) });
-        }
+        let begin = |staging: &Path| {
+            texts.iter().try_for_each(|text| keep_text(staging, text).map(drop))?;
+            let mut log = Log::create(&staging.join("journal.jsonl")).map_err(io::Error::other)?;
+            log.push(first).map_err(io::Error::other)?;
+            Ok(log)
+        };
+        let mut log = appear(path, begin).map_err(|e| match e {
+            NotMade::Exists => LoopDirError::Exists(path.into()),
+            NotMade::Io(source) => LoopDirError::NotWritable { path: path.into(), source },
+        })?;
         // The journal stays the same file under its new name.
         log.moved_to(path.join("journal.jsonl"));
         Ok(LoopDir { path: path.into(), log })

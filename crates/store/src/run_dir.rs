@@ -1,6 +1,7 @@
 //! One run's folder: made in one step, appended to, read back.
 
 use crate::atomic::write_atomic;
+use crate::folder::appear;
 use crate::journal::{Event, JournalError, Line, fold, read_journal};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -37,27 +38,12 @@ impl RunDir {
     /// # Errors
     /// `path` is there and not empty, or cannot be written.
     pub fn create(path: &Path, first: Event) -> Result<Self, RunDirError> {
-        let failed = |source| RunDirError::NotWritable { path: path.into(), source };
-        if occupied(path) {
-            return Err(RunDirError::Exists(path.into()));
-        }
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(failed)?;
-        let staging = tempfile::Builder::new().prefix(".run-").tempdir_in(parent).map_err(failed)?;
-        let mut journal = OpenOptions::new()
-            .create_new(true)
-            .append(true)
-            .open(staging.path().join("journal.jsonl"))
-            .map_err(failed)?;
-        append(&mut journal, 0, &first).map_err(failed)?;
-        open_to_all(staging.path()).map_err(failed)?;
-        let staged = staging.keep();
-        // An empty folder in the way is replaced; one that filled up meanwhile is not.
-        let _ = fs::remove_dir(path);
-        if let Err(source) = fs::rename(&staged, path) {
-            let _ = fs::remove_dir_all(&staged);
-            return Err(if occupied(path) { RunDirError::Exists(path.into()) } else { failed(source) });
-        }
+        let begin = |staging: &Path| {
+            let mut journal = OpenOptions::new().create_new(true).append(true).open(staging.join("journal.jsonl"))?;
+            append(&mut journal, 0, &first)?;
+            Ok(journal)
+        };
+        let journal = appear(path, begin).map_err(|e| e.at(path))?;
         Ok(RunDir { path: path.into(), journal, next_seq: 1, events: vec![first] })
     }
 

@@ -1,6 +1,6 @@
 //! Text into HTML: escaping, tables, sections, figures. Whatever a candidate names or says stays text.
 
-/// Escaped for text and for attributes in double quotes. Control characters are dropped.
+/// Escaped for text and for attributes, in HTML and in XML 1.0. Control characters, which XML forbids, are dropped.
 pub(crate) fn esc(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
@@ -11,7 +11,7 @@ pub(crate) fn esc(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            c if c.is_control() => {}
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
             c => out.push(c),
         }
     }

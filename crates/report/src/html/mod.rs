@@ -17,7 +17,7 @@ mod speed;
 mod svg;
 
 use crate::material::Material;
-use markup::esc;
+pub(crate) use markup::esc;
 pub use search::{Node, Search, search_html};
 
 /// Bytes of all kernels' details together. A report of 500 candidates stays under 10 MB.
