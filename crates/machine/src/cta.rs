@@ -4,7 +4,7 @@
 //! exits. A CTA runs on one host thread; one whose warps only poll is put aside for others. When no warp can go on and not all have exited, what they wait for is reported.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{self, Relaxed};
 
 use crate::api::{FindingKind, Place, Severity, Traffic};
 use crate::code::{BarrierKind, BarrierOp, Op, Pc};
@@ -21,6 +21,8 @@ const TURN: u64 = 20_000;
 pub const MAX_PRINTED: usize = 64 << 10;
 /// Rounds in which every warp only waits, and nothing comes, after which it is a deadlock.
 const IDLE_ROUNDS: u32 = 2000;
+/// Rounds without an event after which a CTA that meets at barriers between its polls is put aside too.
+const QUIET_ROUNDS: u32 = 64;
 /// Distance between frames in local memory, so that an overrun of a frame's array is seen.
 const LOCAL_GAP: u32 = 256;
 
@@ -95,6 +97,8 @@ pub struct Cta<'m> {
     pub rank: u64,
     order: Vec<usize>,
     idle_rounds: u32,
+    /// Likewise, but barriers that released somebody do not end them.
+    quiet_rounds: u32,
     pub shared: Shared,
     pub findings: Findings,
     /// Executions by pc.
@@ -126,6 +130,8 @@ pub struct Cta<'m> {
     pub mbarriers: HashMap<u32, exec::Mbarrier>,
     /// Arrivals at mbarriers, strong stores and atomics so far: whether anything happens while warps only wait.
     pub events: u64,
+    /// Counts lanes' groups that a barrier let go on.
+    released: u64,
     barriers: Vec<Barrier>,
     releases: Vec<Release>,
 }
@@ -140,6 +146,7 @@ impl<'m> Cta<'m> {
             rank: 0,
             order: Vec::new(),
             idle_rounds: 0,
+            quiet_rounds: 0,
             shared: Shared::default(),
             findings: Findings::default(),
             counts: vec![0; m.code.instrs.len()],
@@ -161,6 +168,7 @@ impl<'m> Cta<'m> {
             scratch: exec::Scratch::new(),
             mbarriers: HashMap::new(),
             events: 0,
+            released: 0,
             barriers: Vec::new(),
             releases: Vec::new(),
         }
@@ -171,7 +179,7 @@ impl<'m> Cta<'m> {
         self.rank = rank;
         self.begin(linear, warps);
         self.order = order(warps.len(), self.m.options.schedule_seed, linear);
-        self.idle_rounds = 0;
+        (self.idle_rounds, self.quiet_rounds) = (0, 0);
     }
 
     /// Runs until the CTA is done, or only polls.
@@ -187,7 +195,7 @@ impl<'m> Cta<'m> {
         let mut stalled = false;
         loop {
             let mut ran = false;
-            let (mut waiting, mut polled, events) = (true, false, self.events);
+            let (mut waiting, mut polls, events, released) = (true, 0, self.events, self.released);
             for &n in order {
                 let w = &mut warps[n];
                 if !matches!(w.pause, Pause::Turn) {
@@ -209,7 +217,7 @@ impl<'m> Cta<'m> {
                 w.pause = exec::run_warp(self, w, &mut left);
                 granted = left;
                 waiting &= w.yielded || w.pause != Pause::Turn;
-                polled |= w.polls >= POLLS;
+                polls = polls.max(w.polls);
                 self.release(warps);
                 if self.fault.is_some() {
                     break;
@@ -218,12 +226,16 @@ impl<'m> Cta<'m> {
             if self.fault.is_some() {
                 break;
             }
-            self.idle_rounds = if waiting && events == self.events { self.idle_rounds + 1 } else { 0 };
-            if ran && waiting && polled && events == self.events {
+            let quiet = waiting && events == self.events;
+            self.quiet_rounds = if quiet { self.quiet_rounds.saturating_add(1) } else { 0 };
+            self.idle_rounds = if quiet && released == self.released { self.idle_rounds + 1 } else { 0 };
+            if ran && quiet && (polls >= POLLS || polls > 0 && self.quiet_rounds > QUIET_ROUNDS) {
+                // Whether it polls in vain is for the grid to say, not for the number of its turns.
+                self.idle_rounds = 0;
                 stalled = true;
                 break;
             }
-            self.m.progress.fetch_add(1, Relaxed);
+            self.m.progress.fetch_add(1, Ordering::Release);
             if !ran || self.idle_rounds > IDLE_ROUNDS {
                 if warps.iter().any(|w| w.pause != Pause::Exited) {
                     self.deadlock(warps, false);
@@ -238,7 +250,7 @@ impl<'m> Cta<'m> {
     /// Something happened that others may wait for.
     pub fn progressed(&mut self) {
         self.events += 1;
-        self.m.progress.fetch_add(1, Relaxed);
+        self.m.progress.fetch_add(1, Ordering::Release);
     }
 
     /// Nobody in the grid can go on: this CTA only polls.
@@ -526,6 +538,7 @@ impl<'m> Cta<'m> {
                 }
                 w.groups[at] = Group { pc: g.pc + 1, state: State::Ready, penalty: 0, ..g };
                 w.pause = Pause::Turn;
+                self.released += 1;
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::local::MAX_LOCAL;
 use crate::machine::{Fill, Machine, SharedRange};
 use crate::memory::{Buffer, Memory, address_of};
 use crate::program::{EntryInfo, Program, SharedLayout};
-use crate::worker::work;
+use crate::worker;
 
 /// Threads of a block, as on all GPUs so far.
 const MAX_THREADS: u64 = 1024;
@@ -276,18 +276,18 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
         stop_at: AtomicU64::new(u64::MAX),
         grid_id: 1,
         progress: AtomicU64::new(0),
-        working: AtomicU64::new(workers as u64),
-        starving: AtomicU64::new(0),
+        vain_at: (0..workers).map(|_| AtomicU64::new(worker::BUSY)).collect(),
         global: GlobalShadow::new(buffers.len()),
     };
     let next = AtomicU64::new(0);
     let all = Mutex::new(Collected { counts: vec![0; machine.code.instrs.len()], ..Collected::default() });
     if workers == 1 {
-        work(&machine, ctas, &next, &all);
+        worker::work(&machine, 0, ctas, &next, &all);
     } else {
         std::thread::scope(|s| {
-            for _ in 0..workers {
-                s.spawn(|| work(&machine, ctas, &next, &all));
+            for thread in 0..workers {
+                let (machine, next, all) = (&machine, &next, &all);
+                s.spawn(move || worker::work(machine, thread, ctas, next, all));
             }
         });
     }

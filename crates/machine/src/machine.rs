@@ -46,9 +46,8 @@ pub struct Machine<'a> {
     pub grid_id: u32,
     /// Counts whatever may let a polling CTA go on.
     pub progress: AtomicU64,
-    /// Host threads that still run CTAs, and those of them whose CTAs all poll in vain.
-    pub working: AtomicU64,
-    pub starving: AtomicU64,
+    /// For each host thread: the `progress` since which all of its CTAs polled in vain.
+    pub vain_at: Vec<AtomicU64>,
     pub global: GlobalShadow,
 }
 

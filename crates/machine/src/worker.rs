@@ -1,13 +1,16 @@
 //! A host thread: takes CTAs one after the other and runs each to its end.
 //!
 //! A CTA that only polls (for a flag that another CTA sets, at a barrier over the grid) is put aside, and another one runs in
-//! its stead, as on a GPU where many are resident. When the CTAs of all host threads only poll, and nothing has changed for a
-//! while, none will ever go on: a deadlock. Limits: CTAs put aside are limited by number and memory; beyond that they wait
+//! its stead, as on a GPU where many are resident. When every host thread has given all of its CTAs their turns since the last
+//! change anywhere, and they only poll, none will ever go on: a deadlock, however slowly one of the threads is scheduled. Limits: CTAs put aside are limited by number and memory; beyond that they wait
 //! their turn, and a CTA that others wait for may then never be started.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use crate::api::Traffic;
 use crate::cta::{Cta, Fault, Progress};
@@ -16,10 +19,14 @@ use crate::machine::Machine;
 use crate::warp::Warp;
 
 /// CTAs of a host thread that wait at once, and the bytes that they may take.
-const MAX_WAITING: usize = 256;
+const MAX_WAITING: usize = 2048;
 const MAX_WAITING_BYTES: usize = 512 << 20;
 /// Turns that all waiting CTAs have in vain, one after the other, before it is a deadlock.
 const VAIN_ROUNDS: u32 = 200;
+
+/// What `Machine::vain_at` holds of a host thread that may still change something, and of one that is through.
+pub(crate) const BUSY: u64 = u64::MAX - 1;
+const GONE: u64 = u64::MAX;
 
 /// A CTA with its warps.
 struct Resident<'m> {
@@ -28,8 +35,10 @@ struct Resident<'m> {
 }
 
 /// Runs CTAs until none is left.
-pub(crate) fn work(machine: &Machine, ctas: u64, next: &AtomicU64, all: &Mutex<Collected>) {
-    let mut w = Worker { machine, mine: Vec::new(), free: Vec::new(), waiting: VecDeque::new() };
+/// `thread` is this one's place in `Machine::vain_at`.
+pub(crate) fn work(machine: &Machine, thread: usize, ctas: u64, next: &AtomicU64, all: &Mutex<Collected>) {
+    let mut w = Worker { machine, thread, mine: Vec::new(), free: Vec::new(), waiting: VecDeque::new() };
+    let mut started = 0;
     let most = most_waiting(machine);
     loop {
         let rank = if w.waiting.len() < most { next.fetch_add(1, Relaxed) } else { u64::MAX };
@@ -37,12 +46,18 @@ pub(crate) fn work(machine: &Machine, ctas: u64, next: &AtomicU64, all: &Mutex<C
             let mut r = w.free.pop().unwrap_or_else(|| Resident { cta: Cta::new(machine), warps: Vec::new() });
             r.cta.start(rank, number(rank, ctas, machine.options.schedule_seed), &mut r.warps);
             w.run(r);
+            started += 1;
+            // Many that wait get their turns less often, so that a grid of them costs no square of turns.
+            if started * 8 < w.waiting.len() {
+                continue;
+            }
         } else if w.waiting.is_empty() {
             break;
         }
+        started = 0;
         w.wake(rank < ctas);
     }
-    machine.working.fetch_sub(1, Relaxed);
+    machine.vain_at[thread].store(GONE, Release);
     let mut all = all.lock().unwrap_or_else(|e| e.into_inner());
     all.ctas.append(&mut w.mine);
     for r in w.free {
@@ -90,6 +105,7 @@ fn most_waiting(machine: &Machine) -> usize {
 
 struct Worker<'m> {
     machine: &'m Machine<'m>,
+    thread: usize,
     mine: Vec<(u64, crate::findings::Findings, Option<Fault>, String)>,
     free: Vec<Resident<'m>>,
     waiting: VecDeque<Resident<'m>>,
@@ -105,7 +121,7 @@ impl<'m> Worker<'m> {
     }
 
     fn done(&mut self, mut r: Resident<'m>) {
-        self.machine.progress.fetch_add(1, Relaxed);
+        self.machine.progress.fetch_add(1, Release);
         let (rank, fault) = (r.cta.rank, r.cta.fault.take());
         if matches!(fault, Some(Fault::Finding | Fault::Limit | Fault::Unsupported { .. })) {
             self.machine.stop_at.fetch_min(rank, Relaxed);
@@ -121,28 +137,22 @@ impl<'m> Worker<'m> {
     /// Gives each waiting CTA a turn; where no more can be started, until one is done or all wait in vain.
     fn wake(&mut self, more: bool) {
         let m = self.machine;
-        let (mut vain, mut starving) = (0, false);
+        let mut vain = 0;
         while !self.waiting.is_empty() {
-            let (before, count) = (m.progress.load(Relaxed), self.waiting.len());
+            let (before, count) = (m.progress.load(Acquire), self.waiting.len());
             for _ in 0..count {
                 if let Some(r) = self.waiting.pop_front() {
                     self.run(r);
                 }
             }
             let done = self.waiting.len() < count;
-            vain = if done || m.progress.load(Relaxed) != before { 0 } else { vain + 1 };
-            if starving != (vain > VAIN_ROUNDS) {
-                starving = !starving;
-                if starving {
-                    m.starving.fetch_add(1, Relaxed)
-                } else {
-                    m.starving.fetch_sub(1, Relaxed)
-                };
-            }
-            if starving {
+            vain = if done || m.progress.load(Acquire) != before { 0 } else { vain + 1 };
+            if vain > VAIN_ROUNDS {
+                // Nothing has changed since `before`, as far as this thread's CTAs can see: is it so for all?
+                m.vain_at[self.thread].store(before, Release);
                 std::thread::yield_now();
-                if m.starving.load(Relaxed) >= m.working.load(Relaxed)
-                    && m.progress.load(Relaxed) == before
+                if m.vain_at.iter().map(|at| at.load(Acquire)).all(|at| at == GONE || at == before)
+                    && m.progress.load(Acquire) == before
                     && let Some(mut r) = self.waiting.pop_front()
                 {
                     r.cta.starved(&r.warps);
@@ -152,9 +162,6 @@ impl<'m> Worker<'m> {
             if more || done {
                 break;
             }
-        }
-        if starving {
-            m.starving.fetch_sub(1, Relaxed);
         }
     }
 }

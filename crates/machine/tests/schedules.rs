@@ -46,6 +46,28 @@ fn ctas_may_wait_for_others_in_whatever_order_they_start() {
 }
 
 #[test]
+fn a_wait_may_be_long() {
+    // The CTA that is started first waits for the last of 3,000, then meets at a barrier.
+    let last = "mov.u32 %r1, %ctaid.x;\nsetp.ne.u32 %p0, %r1, 2999;\n@%p0 bra SET;\nWAIT:\nld.acquire.gpu.global.u32 %r2, [%rd0];\nsetp.eq.u32 %p1, %r2, 0;\n@!%p1 bra MET;\nnanosleep.u32 50;\nbra WAIT;\n\
+                MET:\nbar.sync 0;\nbra DONE;\nSET:\nsetp.ne.u32 %p0, %r1, 0;\n@%p0 bra DONE;\nmov.u32 %r2, 1;\nst.release.gpu.global.u32 [%rd0], %r2;\nDONE:\n";
+    for threads in [1, 2, 5] {
+        let o = Options { threads, schedule_seed: 3, ..options() };
+        let r = run_with(&kernel(last), &[0; 4], 4, 3000, 32, 0, &o);
+        assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{threads} threads");
+    }
+    // Barriers that follow each other, with nothing between them.
+    let barriers =
+        "mov.u32 %r1, 0;\nNEXT:\nbar.sync 0;\nadd.u32 %r1, %r1, 1;\nsetp.lt.u32 %p0, %r1, 5000;\n@%p0 bra NEXT;\n";
+    let r = run_with(&kernel(barriers), &[0; 4], 4, 1, 64, 0, &options());
+    assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]));
+    // A barrier between two looks at the flag: the CTA that sets it is started later.
+    let met = "mov.u32 %r1, %ctaid.x;\nsetp.eq.u32 %p0, %r1, 0;\n@%p0 bra SET;\nWAIT:\nbar.sync 0;\nld.acquire.gpu.global.u32 %r2, [%rd0];\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 bra WAIT;\nbra DONE;\n\
+               SET:\nmov.u32 %r2, 1;\nst.release.gpu.global.u32 [%rd0], %r2;\nDONE:\n";
+    let r = run_with(&kernel(met), &[0; 4], 4, 1500, 64, 0, &Options { schedule_seed: 3, ..options() });
+    assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{:?}", r.outcome.findings);
+}
+
+#[test]
 fn ctas_that_wait_in_vain_are_a_deadlock_at_the_poll() {
     let vain = CHAIN.replace("setp.ne.u32 %p0, %r2, %r1", "add.u32 %r3, %r1, 1;\nsetp.ne.u32 %p0, %r2, %r3");
     for threads in [1, 2] {
