@@ -151,7 +151,7 @@ ops! {
         CvtU64U32, CvtS64S32, CvtLow32, CvtLow16, CvtF32S32, CvtF32U32, CvtF32F16, CvtF16F32, CvtF16x2F32,
         CvtBf16x2F32, CvtF16x2E4m3x2, CvtE4m3x2F32, Pack2x16, Pack2x32, Unpack2x16, Unpack2x32,
     }
-    Rare { Lane, Bfi, SetpLane, SetLane, Carry, PackMany, UnpackMany }
+    Rare { Lane, Lop3Pred, Bfi, SetpLane, SetLane, Carry, PackMany, UnpackMany }
     Memory { Clock, Load, Store, Atom, CpAsync, CpAsyncCommit, CpAsyncWait, Prefetch }
     Control { Bra, BraIndex, Call, Ret, Exit, Trap, Fence, Sleep, Unsupported }
     Warp { Shfl, Vote, Match, Redux, ActiveMask, Elect, BarWarp, Barrier, Mma, MovMatrix, Mbarrier, LoadMatrix, StoreMatrix, WmmaLoad, WmmaStore }
@@ -320,6 +320,8 @@ pub struct AtomicOp {
     pub d: Option<RowId>,
     pub b: RowId,
     pub c: RowId,
+    /// Destination and operand of a vector's further elements, one after the other in memory.
+    pub more: Vec<(Option<RowId>, RowId)>,
 }
 
 /// `cp.async`.
@@ -354,7 +356,7 @@ pub struct Fragment {
     pub dense: Vec<u16>,
     /// (row, col) in the same order.
     pub places: Vec<(u16, u16)>,
-    /// Elements in one register: 4, 2 or 1.
+    /// Elements in one register: 32 to 1.
     pub packed: usize,
     pub per_lane: usize,
 }
@@ -371,18 +373,28 @@ pub enum Elem {
     E5m2,
     S8,
     U8,
+    S4,
+    U4,
+    B1,
     S32,
 }
 
 impl Elem {
-    /// Bytes in a register or in memory.
-    pub fn bytes(self) -> usize {
+    /// Bits in a register or in memory.
+    pub fn bits(self) -> usize {
         match self {
-            Elem::E4m3 | Elem::E5m2 | Elem::S8 | Elem::U8 => 1,
-            Elem::F16 | Elem::Bf16 => 2,
-            Elem::Tf32 | Elem::F32 | Elem::S32 => 4,
-            Elem::F64 => 8,
+            Elem::B1 => 1,
+            Elem::S4 | Elem::U4 => 4,
+            Elem::E4m3 | Elem::E5m2 | Elem::S8 | Elem::U8 => 8,
+            Elem::F16 | Elem::Bf16 => 16,
+            Elem::Tf32 | Elem::F32 | Elem::S32 => 32,
+            Elem::F64 => 64,
         }
+    }
+
+    /// Bytes in memory; those of the word that holds them, for elements of less than a byte.
+    pub fn bytes(self) -> usize {
+        if self.bits() < 8 { 4 } else { self.bits() / 8 }
     }
 }
 
@@ -392,6 +404,8 @@ pub struct WmmaMemOp {
     pub area: Area,
     pub address: AddressOperand,
     pub stride: RowId,
+    /// Elements that share one of the fragment's: 8 or 32 where they are smaller than a byte, and the fragment is one of words.
+    pub per_word: u32,
     pub column_major: bool,
     pub fragment: Fragment,
     pub rows: Vec<RowId>,
@@ -413,6 +427,8 @@ pub struct MmaOp {
     pub c_rows: Vec<RowId>,
     pub d_rows: Vec<RowId>,
     pub saturate: bool,
+    /// Single bits: whether products are `and`, not `xor`.
+    pub and: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod cta;
 mod decode;
 mod exec;
 mod findings;
+pub mod forms;
 mod global;
 mod launch;
 mod local;

@@ -58,7 +58,7 @@ fn what_the_machine_does_not_have_is_named() {
     for (body, what) in [
         ("tex.1d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [%rd0, {%r0}];", "tex.1d"),
         ("add.oops.f32 %f0, %f1, %f2;", "add.oops.f32"),
-        ("vset4.u32.u32.lt %r1, %r2, %r3, %r4;", "vset4"),
+        ("vset.u32.u32.lt %r1, %r2, %r3;", "vset.u32"),
     ] {
         let r = run(&kernel(body), &[0; 4], 4, 32);
         match &r.outcome.end {

@@ -24,6 +24,14 @@ pub(crate) fn atom_op(word: &str) -> Option<AtomOp> {
     })
 }
 
+/// The elements of a vector operand, or the operand itself.
+fn parts(o: &Operand) -> Vec<&Operand> {
+    match o {
+        Operand::Vector(list) => list.iter().collect(),
+        o => vec![o],
+    }
+}
+
 impl Decoder<'_> {
     pub(super) fn atomics(&mut self, mnemonic: &str, i: &Instruction, m: &mut Mods) -> Option<Decoded> {
         match mnemonic {
@@ -51,6 +59,12 @@ impl Decoder<'_> {
                 })
             })
             .unwrap_or("generic");
+        let count = m.find(|w| match w {
+            "v2" => Some(2),
+            "v4" => Some(4),
+            "v8" => Some(8),
+            _ => None,
+        });
         let op = m.find(atom_op).ok_or("operation")?;
         let ty = m.ty()?;
         let kind = match (op, ty) {
@@ -72,17 +86,40 @@ impl Decoder<'_> {
         if i.operands.len() != expected {
             return Err("operands".into());
         }
-        let d = match operand(i, 0)? {
-            _ if !returns => None,
-            Operand::Sink => None,
-            o => Some(self.dst(o, width_of(ty)?)?),
+        let targets = if returns { parts(operand(i, 0)?) } else { Vec::new() };
+        let sources = parts(operand(i, first + 1)?);
+        // v2 and v4 of f32, v2 to v8 of the shorter floats: at most 16 bytes, of global memory.
+        let vector = match count {
+            None => sources.len() == 1,
+            Some(n) => {
+                let bytes = n * super::bytes_of(ty) as usize;
+                sources.len() == n
+                    && bytes <= 16
+                    && space == "global"
+                    && super::integer::is_float(ty)
+                    && ty != Ty::F64
+                    && op != AtomOp::Cas
+            }
         };
+        if !vector || (returns && targets.len() != sources.len()) {
+            return Err("vector form".into());
+        }
+        let mut elements = Vec::with_capacity(sources.len());
+        for (n, source) in sources.into_iter().enumerate() {
+            let d = match targets.get(n) {
+                None | Some(Operand::Sink) => None,
+                Some(o) => Some(self.dst(o, width_of(ty)?)?),
+            };
+            elements.push((d, self.src(source, ty)?));
+        }
         let address = self.address(operand(i, first)?)?;
-        let b = self.src(operand(i, first + 1)?, ty)?;
+        let (d, b) = elements.remove(0);
         let c = if op == AtomOp::Cas { self.src(operand(i, first + 2)?, ty)? } else { ZERO };
         let mut instr = Instr::new(Op::Atom);
-        instr.side =
-            push(&mut self.sides.atoms, AtomicOp { area: area(space), address, op, ty: kind, release, d, b, c });
+        instr.side = push(
+            &mut self.sides.atoms,
+            AtomicOp { area: area(space), address, op, ty: kind, release, d, b, c, more: elements },
+        );
         Ok(instr)
     }
 }

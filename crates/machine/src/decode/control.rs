@@ -168,7 +168,7 @@ impl Decoder<'_> {
         if m.words.iter().any(|w| w.starts_with("proxy") || w.starts_with("mbarrier")) {
             // Between proxies, or for an mbarrier's first use by another CTA: without bulk copies, tensor maps and clusters there is
             // only the generic proxy, and nothing to order.
-            if m.words.contains(&"proxy::tensormap") || m.words.iter().any(|w| w.starts_with("proxy::tensormap")) {
+            if m.words.iter().any(|w| w.contains("tensormap")) {
                 return Err("tensor map fence".into());
             }
             m.words.clear();

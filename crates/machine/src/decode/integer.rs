@@ -89,7 +89,7 @@ impl Decoder<'_> {
             "lop3" => self.lop3(i, m),
             "dp4a" | "dp2a" => self.dot(mnemonic, i, m),
             "vadd4" | "vsub4" | "vavrg4" | "vabsdiff4" | "vmin4" | "vmax4" | "vadd2" | "vsub2" | "vavrg2"
-            | "vabsdiff2" | "vmin2" | "vmax2" => self.video(mnemonic, i, m),
+            | "vabsdiff2" | "vmin2" | "vmax2" | "vset2" | "vset4" => self.video(mnemonic, i, m),
             _ => return None,
         })
     }
@@ -347,6 +347,8 @@ impl Decoder<'_> {
             (true, _, _, Ty::S32 | Ty::U32) => self.pure(Op::MadLo32, i, ty, &three),
             (true, _, _, Ty::S64 | Ty::U64) => self.pure(Op::MadLo64, i, ty, &three),
             (true, _, _, Ty::S16 | Ty::U16) => self.lane(lane::mad_lo_16, 0, i, ty, &three),
+            (_, true, _, Ty::S16) => self.lane(lane::mad_hi_s16, 0, i, ty, &three),
+            (_, true, _, Ty::U16) => self.lane(lane::mad_hi_u16, 0, i, ty, &three),
             (_, true, _, Ty::S32) => self.lane(lane::mad_hi_s32, 0, i, ty, &three),
             (_, true, _, Ty::U32) => self.lane(lane::mad_hi_u32, 0, i, ty, &three),
             (_, true, _, Ty::S64) => self.lane(lane::mad_hi_s64, 0, i, ty, &three),
@@ -365,7 +367,11 @@ impl Decoder<'_> {
         if lo == hi || !matches!(ty, Ty::U32 | Ty::S32) {
             return Err("24-bit form".into());
         }
-        let imm = u64::from(hi) | u64::from(is_signed(ty)) << 1;
+        let sat = m.take("sat");
+        if sat && (mnemonic != "mad24" || !hi || ty != Ty::S32) {
+            return Err("sat".into());
+        }
+        let imm = u64::from(hi) | u64::from(is_signed(ty)) << 1 | u64::from(sat) << 2;
         let srcs: &[Ty] = if mnemonic == "mad24" { &[ty, ty, ty] } else { &[ty, ty] };
         self.lane(lane::mad24, imm, i, ty, srcs)
     }
@@ -555,15 +561,44 @@ impl Decoder<'_> {
     }
 
     fn lop3(&mut self, i: &Instruction, m: &mut Mods) -> Decoded {
+        let boolean = m.find(|w| match w {
+            "or" => Some(2u8),
+            "and" => Some(1),
+            _ => None,
+        });
         let ty = m.ty()?;
         if ty != Ty::B32 {
             return Err("type".into());
+        }
+        if let Some(boolean) = boolean {
+            return self.lop3_predicate(boolean, i);
         }
         arity(i, 5)?;
         let Operand::Int(lut) = i.operands[4] else { return Err("table form".into()) };
         let d = self.dst(&i.operands[0], Width::W32)?;
         let rows = [self.src(&i.operands[1], ty)?, self.src(&i.operands[2], ty)?, self.src(&i.operands[3], ty)?];
         Ok(Instr { imm: lut & 0xFF, ..Instr::with(Op::Lop3, d, rows[0], rows[1], rows[2]) })
+    }
+
+    /// `lop3.or.b32 d|p, a, b, c, lut, q`: p tells whether d is not zero, combined with q.
+    fn lop3_predicate(&mut self, boolean: u8, i: &Instruction) -> Decoded {
+        arity(i, 6)?;
+        let Operand::Int(lut) = i.operands[4] else { return Err("table form".into()) };
+        let Operand::Pair(d, p) = &i.operands[0] else { return Err("destination".into()) };
+        let (d, d2) = (self.dst(d, Width::W32)?, self.dst(p, Width::Pred)?);
+        let mut rows = Vec::with_capacity(3);
+        for o in &i.operands[1..4] {
+            rows.push(self.src(o, Ty::B32)?);
+        }
+        let (q, negated) = self.pred(&i.operands[5])?;
+        let mut instr = Instr {
+            d2,
+            sub: boolean | u8::from(negated) << 2,
+            ..Instr::with(Op::Lop3Pred, d, rows[0], rows[1], rows[2])
+        };
+        instr.imm = lut & 0xFF;
+        instr.side = q;
+        Ok(instr)
     }
 
     fn dot(&mut self, mnemonic: &str, i: &Instruction, m: &mut Mods) -> Decoded {
@@ -582,6 +617,7 @@ impl Decoder<'_> {
     fn video(&mut self, mnemonic: &str, i: &Instruction, m: &mut Mods) -> Decoded {
         let (name, lanes) = mnemonic.split_at(mnemonic.len() - 1);
         let op = match name {
+            "vset" => 6,
             "vadd" => 0,
             "vsub" => 1,
             "vavrg" => 2,
@@ -589,13 +625,14 @@ impl Decoder<'_> {
             "vmin" => 4,
             _ => 5,
         };
-        let (d, a, b) = (m.ty()?, m.ty()?, m.ty()?);
+        let cmp = if op == 6 { m.find(comparison).ok_or("no comparison")? as u64 } else { 0 };
+        let (d, a, b) = if op == 6 { (Ty::U32, m.ty()?, m.ty()?) } else { (m.ty()?, m.ty()?, m.ty()?) };
         if [d, a, b].iter().any(|t| !matches!(t, Ty::U32 | Ty::S32)) {
             return Err("type".into());
         }
         let signed = |t: Ty| u64::from(t == Ty::S32);
         let flags = [(m.take("sat"), 1 << 7), (m.take("add"), 1 << 8)];
-        let imm = op | signed(a) << 4 | signed(b) << 5 | signed(d) << 6 | u64::from(lanes == "2") << 9;
+        let imm = op | signed(a) << 4 | signed(b) << 5 | signed(d) << 6 | u64::from(lanes == "2") << 9 | cmp << 10;
         let imm = flags.iter().fold(imm, |imm, (on, bit)| if *on { imm | bit } else { imm });
         self.lane(lane::video, imm, i, Ty::U32, &[Ty::U32, Ty::U32, Ty::U32])
     }

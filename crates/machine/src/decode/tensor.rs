@@ -14,6 +14,14 @@ fn shape(word: &str) -> Option<(usize, usize, usize)> {
     Some((m.parse().ok()?, n.parse().ok()?, k.parse().ok()?))
 }
 
+/// What single bits are multiplied by: `xor.popc` or `and.popc`; true is `and`.
+fn bit_product(m: &mut Mods) -> Option<bool> {
+    if !m.take("popc") {
+        return None;
+    }
+    if m.take("and") { Some(true) } else { m.take("xor").then_some(false) }
+}
+
 fn element(word: &str) -> Option<Elem> {
     Some(match word {
         "f16" => Elem::F16,
@@ -25,6 +33,9 @@ fn element(word: &str) -> Option<Elem> {
         "e5m2" => Elem::E5m2,
         "s8" => Elem::S8,
         "u8" => Elem::U8,
+        "s4" => Elem::S4,
+        "u4" => Elem::U4,
+        "b1" => Elem::B1,
         "s32" => Elem::S32,
         _ => return None,
     })
@@ -34,7 +45,7 @@ fn fragment(wmma: bool, side: Side, (m, n, k): (usize, usize, usize), element: E
     let len = if wmma { fragments::wmma_len(side, m, n, k) } else { fragments::mma_len(side, m, n, k) };
     // An f16 A or B fragment of wmma has 16 elements whatever the shape: beyond the distinct ones they repeat.
     let per_lane = if wmma && side != Side::C && element == Elem::F16 { 16 } else { len };
-    let packed = (4 / element.bytes()).max(1);
+    let packed = (32 / element.bits()).max(1);
     let (mut places, mut dense) = (Vec::with_capacity(32 * per_lane), Vec::with_capacity(32 * per_lane));
     for register in 0..per_lane / packed {
         for lane in 0..32 {
@@ -76,7 +87,7 @@ impl Decoder<'_> {
             Operand::Vector(v) => v.iter().collect(),
             o => vec![o],
         };
-        let expected = f.per_lane * f.element.bytes() / if f.element == Elem::F64 { 8 } else { 4 };
+        let expected = f.per_lane / f.packed;
         if list.len() != expected {
             return Err(format!("{} registers, {expected} expected", list.len()));
         }
@@ -94,12 +105,14 @@ impl Decoder<'_> {
             return Err("layouts".into());
         }
         let saturate = m.take("satfinite");
+        let _ = m.take("rn");
+        let bits = bit_product(m);
         let mut types = Vec::new();
         while let Some(t) = m.find(element) {
             types.push(t);
         }
         let [d, a, b, c] = types[..] else { return Err("types".into()) };
-        self.product(false, dims, [d, a, b, c], saturate, i)
+        self.product(false, dims, [d, a, b, c], (saturate, bits), i)
     }
 
     fn product(
@@ -107,20 +120,22 @@ impl Decoder<'_> {
         wmma: bool,
         dims: (usize, usize, usize),
         types: [Elem; 4],
-        saturate: bool,
+        (saturate, bit_product): (bool, Option<bool>),
         i: &Instruction,
     ) -> Decoded {
         let [d, a, b, c] = types;
-        let integers = matches!(a, Elem::S8 | Elem::U8);
+        let integers = matches!(a, Elem::S8 | Elem::U8 | Elem::S4 | Elem::U4);
         let fits = match (a, b) {
             (Elem::F16, Elem::F16) => matches!(d, Elem::F16 | Elem::F32) && matches!(c, Elem::F16 | Elem::F32),
             (Elem::Bf16, Elem::Bf16) | (Elem::Tf32, Elem::Tf32) => d == Elem::F32 && c == Elem::F32,
             (Elem::E4m3 | Elem::E5m2, Elem::E4m3 | Elem::E5m2) => matches!(d, Elem::F16 | Elem::F32) && d == c,
             (Elem::S8 | Elem::U8, Elem::S8 | Elem::U8) => d == Elem::S32 && c == Elem::S32,
+            (Elem::S4 | Elem::U4, Elem::S4 | Elem::U4) => d == Elem::S32 && c == Elem::S32,
+            (Elem::B1, Elem::B1) => d == Elem::S32 && c == Elem::S32 && bit_product.is_some(),
             (Elem::F64, Elem::F64) => d == Elem::F64 && c == Elem::F64,
             _ => false,
         };
-        let bits = 8 * a.bytes();
+        let bits = a.bits();
         let shapes: &[(usize, usize, usize)] = match (wmma, a) {
             (false, Elem::F16) => &[(16, 8, 8), (16, 8, 16)],
             (false, Elem::Bf16) => &[(16, 8, 8), (16, 8, 16)],
@@ -128,12 +143,16 @@ impl Decoder<'_> {
             (false, Elem::E4m3 | Elem::E5m2) => &[(16, 8, 16), (16, 8, 32)],
             (false, Elem::S8 | Elem::U8) => &[(8, 8, 16), (16, 8, 16), (16, 8, 32)],
             (false, Elem::F64) => &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)],
+            (false, Elem::S4 | Elem::U4) => &[(8, 8, 32), (16, 8, 32), (16, 8, 64)],
+            (false, Elem::B1) => &[(8, 8, 128), (16, 8, 128), (16, 8, 256)],
+            (true, Elem::S4 | Elem::U4) => &[(8, 8, 32)],
+            (true, Elem::B1) => &[(8, 8, 128)],
             (true, Elem::F16 | Elem::Bf16 | Elem::S8 | Elem::U8) => &[(16, 16, 16), (32, 8, 16), (8, 32, 16)],
             (true, Elem::Tf32) => &[(16, 16, 8)],
             (true, Elem::F64) => &[(8, 8, 4)],
             _ => &[],
         };
-        if !fits || !shapes.contains(&dims) || (saturate && !integers) {
+        if !fits || !shapes.contains(&dims) || (saturate && !integers) || bit_product.is_some() != (a == Elem::B1) {
             return Err("types or shape".into());
         }
         let fragments = [
@@ -152,7 +171,8 @@ impl Decoder<'_> {
         let c_rows = self.rows(operand(i, 3)?, &fc, false)?;
         let mut instr = Instr::new(Op::Mma);
         let (m, n, k) = dims;
-        let side = MmaOp { m, n, k, wmma, a: fa, b: fb, c: fc, d: fd, a_rows, b_rows, c_rows, d_rows, saturate };
+        let and = bit_product == Some(true);
+        let side = MmaOp { m, n, k, wmma, a: fa, b: fb, c: fc, d: fd, a_rows, b_rows, c_rows, d_rows, saturate, and };
         instr.side = push(&mut self.sides.mmas, side);
         Ok(instr)
     }
@@ -192,9 +212,25 @@ impl Decoder<'_> {
         }
         let bits = match side {
             Side::C => 32,
-            _ => 8 * element.bytes(),
+            _ => element.bits(),
         };
-        let f = fragment(true, side, dims, element, bits);
+        // Elements of less than a byte travel in words: the fragment is one of words, along k.
+        let per_word = if element.bits() < 8 { 32 / element.bits() } else { 1 };
+        let f = if per_word > 1 {
+            let (m, n, k) = dims;
+            if !matches!(
+                (side, row, per_word, dims),
+                (Side::A, true, 8, (8, 8, 32))
+                    | (Side::B, false, 8, (8, 8, 32))
+                    | (Side::A, true, 32, (8, 8, 128))
+                    | (Side::B, false, 32, (8, 8, 128))
+            ) {
+                return Err("shape or layout".into());
+            }
+            fragment(true, side, (m, n, k / per_word), Elem::S32, 32)
+        } else {
+            fragment(true, side, dims, element, bits)
+        };
         let load = kind == "load";
         let (registers, address) =
             if load { (operand(i, 0)?, operand(i, 1)?) } else { (operand(i, 1)?, operand(i, 0)?) };
@@ -203,10 +239,10 @@ impl Decoder<'_> {
         let stride = match i.operands.get(2) {
             Some(o) => self.src(o, Ty::U32)?,
             // Without a stride the matrix is dense.
-            None => self.word(if row { f.cols } else { f.rows } as u32),
+            None => self.word((per_word * if row { f.cols } else { f.rows }) as u32),
         };
         let mut instr = Instr::new(if load { Op::WmmaLoad } else { Op::WmmaStore });
-        let op = WmmaMemOp { area, address, stride, column_major: col, fragment: f, rows };
+        let op = WmmaMemOp { area, address, stride, per_word: per_word as u32, column_major: col, fragment: f, rows };
         instr.side = push(&mut self.sides.wmmas, op);
         Ok(instr)
     }
@@ -222,6 +258,7 @@ impl Decoder<'_> {
         let dims = m.find(shape).ok_or("shape")?;
         let saturate = m.take("satfinite");
         let _ = m.take("rn");
+        let bits = bit_product(m);
         let mut types = Vec::new();
         while let Some(t) = m.find(element) {
             types.push(t);
@@ -235,7 +272,7 @@ impl Decoder<'_> {
         if layouts != 2 {
             return Err("layouts".into());
         }
-        self.product(true, dims, types, saturate, i)
+        self.product(true, dims, types, (saturate, bits), i)
     }
 
     fn movmatrix(&mut self, i: &Instruction, m: &mut Mods) -> Decoded {

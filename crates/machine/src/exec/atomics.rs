@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::api::FindingKind;
-use crate::code::{Area, AtomOp, AtomTy, AtomicOp, Instr, Pc};
+use crate::code::{Area, AtomOp, AtomTy, AtomicOp, Instr, Pc, RowId};
 use crate::cta::Cta;
 use crate::exec::global_races::{self, Lanes};
 use crate::exec::lane_float::{self, FloatOp};
@@ -80,37 +80,75 @@ fn cut(bytes: usize) -> u64 {
     if bytes == 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 }
 }
 
-/// Runs one atomic instruction.
+/// Runs one atomic instruction; the elements of a vector are atomic each by itself.
 pub fn atomic(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
-    let op = &cta.m.code.sides.atoms[i.side as usize];
+    let machine = cta.m;
+    let op = &machine.code.sides.atoms[i.side as usize];
     if address_undefined(cta, w, &op.address, pc, m) {
         return;
     }
     let bytes = bytes_of(op.ty);
     let mut at = addresses(w, &op.address);
     w.poll();
+    let Some(first) = element(cta, w, op, pc, m, (&at, op.b)) else { return };
+    if op.more.is_empty() {
+        keep(cta, w, op.d, first, bytes, pc, m);
+        return;
+    }
+    let whole = (bytes * (op.more.len() + 1)) as u64;
+    if let Some(l) = lanes_of(m).find(|l| !at[*l].is_multiple_of(whole)) {
+        bad_access(cta, w, pc, Area::Global, at[l], whole as u32, whole as u32, 1 << l, true);
+        return;
+    }
+    // A destination may be the row of a later element's operand: all are read before any is written.
+    let mut olds = vec![(op.d, first)];
+    for (d, b) in &op.more {
+        at = at.map(|a| a.wrapping_add(bytes as u64));
+        let Some(old) = element(cta, w, op, pc, m, (&at, *b)) else { return };
+        olds.push((*d, old));
+    }
+    for (d, old) in olds {
+        keep(cta, w, d, old, bytes, pc, m);
+    }
+}
+
+/// One element for all lanes: the old values and which of them are undefined. None: a finding ended the run.
+fn element(
+    cta: &mut Cta,
+    w: &mut Warp,
+    op: &AtomicOp,
+    pc: Pc,
+    m: u32,
+    (at, row): (&[u64; 32], RowId),
+) -> Option<([u64; 32], u32)> {
+    let bytes = bytes_of(op.ty);
     let mut old = [0u64; 32];
     let mut poison = 0;
-    for (area, mask) in areas(op.area, &mut at, m) {
+    let mut places = *at;
+    for (area, mask) in areas(op.area, &mut places, m) {
         for l in lanes_of(mask) {
-            let (b, c) = (w.regs.lane(op.b, bytes == 8, l) & cut(bytes), w.regs.lane(op.c, bytes == 8, l) & cut(bytes));
-            let undefined = (w.regs.poison(op.b) | w.regs.poison(op.c)) >> l & 1 != 0;
-            let done = match area {
-                Area::Shared => in_shared(cta, w, op, pc, l, at[l], b, c, undefined),
+            let (b, c) = (w.regs.lane(row, bytes == 8, l) & cut(bytes), w.regs.lane(op.c, bytes == 8, l) & cut(bytes));
+            let undefined = (w.regs.poison(row) | w.regs.poison(op.c)) >> l & 1 != 0;
+            let (value, known) = match area {
+                Area::Shared => in_shared(cta, w, op, pc, l, places[l], b, c, undefined),
                 Area::Local => {
                     cta.report(FindingKind::InvalidAccess, w, pc, None, 1 << l, true, |_| {
                         ("an atomic on local memory".into(), None)
                     });
                     None
                 }
-                _ => in_global(cta, w, op, pc, l, at[l], b, c, undefined),
-            };
-            let Some((value, known)) = done else { return };
+                _ => in_global(cta, w, op, pc, l, places[l], b, c, undefined),
+            }?;
             old[l] = value;
             poison |= u32::from(!known) << l;
         }
     }
-    if let Some(d) = op.d {
+    Some((old, poison))
+}
+
+/// What becomes of the old values.
+fn keep(cta: &mut Cta, w: &mut Warp, d: Option<RowId>, (old, poison): ([u64; 32], u32), bytes: usize, pc: Pc, m: u32) {
+    if let Some(d) = d {
         if bytes == 8 {
             w.regs.put64(d, &old, m)
         } else {

@@ -32,7 +32,7 @@ fn sar(a: u32, n: u32) -> u32 {
 
 /// Any function of three bits, by its truth table.
 #[inline(always)]
-fn lop3(a: u32, b: u32, c: u32, table: u32) -> u32 {
+pub(super) fn lop3(a: u32, b: u32, c: u32, table: u32) -> u32 {
     let mut r = 0;
     let mut n = 0;
     while n < 8 {

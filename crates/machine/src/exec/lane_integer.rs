@@ -53,6 +53,8 @@ lanes! {
     mul_wide_s16(a, b, _c, _i) = (s16(a) * s16(b)) as u64;
     mul_wide_u16(a, b, _c, _i) = a * b;
     mad_lo_16(a, b, c, _i) = a.wrapping_mul(b).wrapping_add(c);
+    mad_hi_s16(a, b, c, _i) = (((s16(a) * s16(b)) >> 16) as u64).wrapping_add(c);
+    mad_hi_u16(a, b, c, _i) = ((a * b) >> 16).wrapping_add(c);
     mad_hi_s32(a, b, c, _i) = (((s32(a) * s32(b)) >> 32) as u64).wrapping_add(c);
     mad_hi_u32(a, b, c, _i) = ((a * b) >> 32).wrapping_add(c);
     mad_hi_sat_s32(a, b, c, _i) = (((s32(a) * s32(b)) >> 32) + s32(c)).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u64;
@@ -63,7 +65,12 @@ lanes! {
     mad24(a, b, c, imm) = {
         let cut = |v: u64| if imm & 2 != 0 { i64::from((v as i32) << 8 >> 8) } else { (v & 0xFF_FFFF) as i64 };
         let product = cut(a).wrapping_mul(cut(b));
-        (if imm & 1 != 0 { (product >> 16) as u64 } else { product as u64 }).wrapping_add(c)
+        let part = if imm & 1 != 0 { product >> 16 } else { product };
+        if imm & 4 != 0 {
+            (part + s32(c)).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u64
+        } else {
+            (part as u64).wrapping_add(c)
+        }
     };
     max_relu_s32(a, b, _c, _i) = (a as i32).max(b as i32).max(0) as u64;
     min_relu_s32(a, b, _c, _i) = (a as i32).min(b as i32).max(0) as u64;
@@ -163,7 +170,8 @@ lanes! {
         c.wrapping_add(sum as u64)
     };
     video(a, b, c, imm) = {
-        // Bits of imm: 0-3 the operation, 4-6 signed a, b and d, 7 saturates, 8 adds the parts up, 9 halves instead of bytes.
+        // Bits of imm: 0-3 the operation, 4-6 signed a, b and d, 7 saturates, 8 adds the parts up, 9 halves instead of bytes,
+        // 10 and above the comparison.
         let bits = if imm >> 9 & 1 != 0 { 16 } else { 8 };
         let part = |v: u64, n: u32, signed: bool| {
             let x = (v as u32) << (32 - bits * (n + 1));
@@ -178,6 +186,7 @@ lanes! {
                 2 => { let s = x + y; (s + i64::from(s >= 0)) >> 1 }
                 3 => (x - y).abs(),
                 4 => x.min(y),
+                6 => i64::from(super::rare::ordered((imm >> 10) as u8, x, y)),
                 _ => x.max(y),
             };
             let (low, high) = if imm & 64 != 0 { (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1) } else { (0, (1i64 << bits) - 1) };

@@ -23,6 +23,7 @@ pub mod rare;
 mod region;
 mod rows;
 mod shared_access;
+mod sub_byte;
 mod tensor;
 pub mod traffic;
 mod undefined;

@@ -49,6 +49,14 @@ pub fn run(r: &mut Registers, i: &Instr, m: u32, sides: &Sides) {
                 lane_integer::bfi(a, b, r.r32(i.c)[l], r.r32(i.side)[l], if wide { 64 } else { 32 })
             });
         }
+        Op::Lop3Pred => {
+            let (table, q) = (i.imm as u32, r.pred(i.side) ^ if i.sub & 4 != 0 { u32::MAX } else { 0 });
+            let values: [u32; 32] =
+                std::array::from_fn(|l| crate::exec::ints::lop3(r.r32(i.a)[l], r.r32(i.b)[l], r.r32(i.c)[l], table));
+            let p = (0..32).fold(0, |p, l| p | u32::from(values[l] != 0) << l);
+            r.put32(i.d, &values, m);
+            r.put_pred(i.d2, if i.sub & 3 == 1 { p & q } else { p | q }, m);
+        }
         Op::SetpLane => {
             let op = &sides.compares[i.side as usize];
             let results: Vec<(bool, bool)> = (0..32).map(|l| compare_lane(r, i, op, l)).collect();
@@ -176,7 +184,7 @@ fn compare_lane(r: &Registers, i: &Instr, op: &CompareOp, l: usize) -> (bool, bo
     }
 }
 
-fn ordered<T: PartialOrd>(cmp: u8, a: T, b: T) -> bool {
+pub(super) fn ordered<T: PartialOrd>(cmp: u8, a: T, b: T) -> bool {
     let known = a.partial_cmp(&b);
     use std::cmp::Ordering::{Equal, Greater, Less};
     let is = |list: &[std::cmp::Ordering]| known.is_some_and(|o| list.contains(&o));

@@ -10,7 +10,7 @@ use crate::code::{Area, Elem, Fragment, Instr, MmaOp, Pc, RowId, WmmaMemOp};
 use crate::cta::Cta;
 use crate::exec::converts::{f16_to_f32, f32_to_f16};
 use crate::exec::memory::{address_undefined, addresses, bad_access};
-use crate::exec::{region, undefined};
+use crate::exec::{region, sub_byte, undefined};
 use crate::registers::Registers;
 use crate::warp::Warp;
 
@@ -118,6 +118,7 @@ pub fn mma(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
     let poison = undefined_result(w, op, pc);
     match op.a.element {
         Elem::S8 | Elem::U8 => integers(w, op),
+        Elem::S4 | Elem::U4 | Elem::B1 => sub_byte::product(&mut w.regs, op),
         Elem::F64 => doubles(w, op),
         _ => floats(cta, w, op),
     }
@@ -265,7 +266,7 @@ fn matrix(cta: &mut Cta, w: &Warp, op: &WmmaMemOp, pc: Pc, mask: u32) -> Option<
         return None;
     }
     let (area, base) = region::resolve(op.area, at[first]);
-    let stride = u64::from(stride[first]) * op.fragment.element.bytes() as u64;
+    let stride = u64::from(stride[first] / op.per_word) * op.fragment.element.bytes() as u64;
     if !stride.is_multiple_of(16) {
         bad_access(cta, w, pc, area, base + stride, stride as u32, 16, mask, false);
         return None;

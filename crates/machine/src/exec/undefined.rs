@@ -24,7 +24,7 @@ pub fn sources(r: &Registers, i: &Instr) -> u32 {
 /// Operations whose operands are not all in a, b and c.
 #[inline(always)]
 pub fn special(op: Op) -> bool {
-    matches!(op, Op::PackMany | Op::UnpackMany | Op::Bfi)
+    matches!(op, Op::PackMany | Op::UnpackMany | Op::Bfi | Op::Lop3Pred)
 }
 
 /// Works out which lanes of the results are undefined; before the values are computed.
@@ -59,7 +59,7 @@ pub fn pure(w: &mut Warp, i: &Instr, m: u32, pc: Pc, sides: &Sides) {
             rows = sides.packs[i.side as usize].rows.clone();
             rows.iter().fold(0, |p, row| p | r.poison(*row))
         }
-        Op::Bfi => {
+        Op::Bfi | Op::Lop3Pred => {
             rows.push(i.side);
             a | b | c | r.poison(i.side)
         }
