@@ -3,7 +3,7 @@
 //!     attention-kernels         compile what the attention library embeds
 //!     wheel [ARGUMENT ...]      that, the command line and the Python package in one wheel (needs maturin)
 //!     tidy                      the repository's rules
-//!     layer [--check]           make the committed layer of artifacts, or see that it is fresh
+//!     layer [--check] [--all]   add to the committed layer of artifacts what it lacks, or see that it is fresh; all: compile each again
 //!     ladder-table              README's table of the ladder, from the newest run in benches/results
 //!     mutants [--check]         make the artifacts of the mutation suite, or see that they are fresh
 //!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
@@ -29,15 +29,17 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["tidy"] => tidy::run(&root()),
         ["ladder-table"] => ladder_table::write(&root()),
-        ["layer"] => layer::make(&root()),
-        ["layer", "--check"] => layer::check(&root()),
+        ["layer"] => layer::make(&root(), false),
+        ["layer", "--all"] => layer::make(&root(), true),
+        ["layer", "--check"] => layer::check(&root(), false),
+        ["layer", "--check", "--all"] => layer::check(&root(), true),
         ["mutants"] => mutants::make(&root()),
         ["mutants", "--check"] => mutants::check(&root()),
         ["num-digests", ..] => num_digests::run(),
         ["attention-kernels"] => attention_kernels::make(&root()),
         ["wheel", rest @ ..] => attention_kernels::wheel(&root(), rest),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] | mutants [--check] | num-digests INCLUDE_DIR | gpu-tests"
+        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] [--all] | mutants [--check] | num-digests INCLUDE_DIR | gpu-tests"
             .into()),
     };
     match done {

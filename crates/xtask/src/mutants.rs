@@ -2,7 +2,6 @@
 //! must find nothing. `tests/mutants/mutants.toml` says which; their artifacts are `tests/mutants/layer.bin`, made by the pinned
 //! toolkit, so that the suite (the test below) needs no compiler.
 
-use rayon::prelude::*;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -126,13 +125,12 @@ fn requests(root: &Path) -> Result<Vec<Request>, String> {
     Ok(found)
 }
 
-/// Compiles all and writes their artifacts.
+/// Writes all artifacts; compiles those that are not there yet.
 pub fn make(root: &Path) -> Result<(), String> {
     let compiler = crate::layer::compiler(true)?;
     let mut builder = LayerBuilder::new(compiler.toolkit().id.clone());
     let requests = requests(root)?;
-    let results: Vec<_> =
-        requests.par_iter().map(|r| compiler.compile(r).map_err(|e| format!("{}: {e}", r.name))).collect();
+    let results = crate::layer::results(&compiler, &requests, Some(&root.join(FILE)));
     for (request, result) in requests.iter().zip(results) {
         let result = result?;
         if let Err(failure) = &result {
@@ -167,6 +165,7 @@ fn layer(root: &Path) -> Result<Layer, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rayon::prelude::*;
     use warpsmith_compile::ToolError;
     use warpsmith_eval::evaluate::evaluate;
     use warpsmith_eval::{CompileGate, Context, Layered, NumericsChoice, Oracles, PtxMachine};
