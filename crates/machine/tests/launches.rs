@@ -130,3 +130,23 @@ fn entries_are_listed_with_their_parameters() {
     assert_eq!(shown, [("p", 8, true), ("s", 12, false), ("x", 4, false)]);
     assert_eq!(e[0].static_shared_bytes, 20);
 }
+
+#[test]
+fn a_shape_of_any_size_is_refused_at_once() {
+    let body = "wmma.load.a.sync.aligned.row.m4000000000n16k4000000000.f16 {%r1, %r2}, [%rd0], 16;";
+    let r = run(&kernel(body), &[0; 4], 4, 32);
+    assert!(matches!(&r.outcome.end, End::Unsupported { what, .. } if what.contains("shape")), "{:?}", r.outcome.end);
+}
+
+#[test]
+fn missing_operands_are_no_panic() {
+    for body in [
+        "cvt.rn.satfinite.e4m3x2.f16x2 %h1;",
+        "cvt.rn.f16x2.f32 %r1;",
+        "atom.global.add.u32 %r1;",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1};",
+    ] {
+        let r = run(&kernel(body), &[0; 4], 4, 32);
+        assert!(matches!(r.outcome.end, End::Unsupported { .. }), "{body}: {:?}", r.outcome.end);
+    }
+}

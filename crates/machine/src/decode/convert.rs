@@ -134,6 +134,7 @@ impl Decoder<'_> {
         if two != (from == Packed::F32) {
             return Err("packed operands".into());
         }
+        arity(i, if two { 3 } else { 2 })?;
         let d = self.dst(&i.operands[0], Width::W32)?;
         let ty = match from {
             Packed::F32 => Ty::F32,

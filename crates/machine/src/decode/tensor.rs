@@ -14,6 +14,20 @@ fn shape(word: &str) -> Option<(usize, usize, usize)> {
     Some((m.parse().ok()?, n.parse().ok()?, k.parse().ok()?))
 }
 
+/// Shapes of wmma whose matrices have elements of this type.
+fn wmma_shapes(element: Elem) -> &'static [(usize, usize, usize)] {
+    match element {
+        Elem::F16 | Elem::Bf16 | Elem::S8 | Elem::U8 => &[(16, 16, 16), (32, 8, 16), (8, 32, 16)],
+        Elem::F32 => &[(16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8)],
+        Elem::S32 => &[(16, 16, 16), (32, 8, 16), (8, 32, 16), (8, 8, 32), (8, 8, 128)],
+        Elem::Tf32 => &[(16, 16, 8)],
+        Elem::F64 => &[(8, 8, 4)],
+        Elem::S4 | Elem::U4 => &[(8, 8, 32)],
+        Elem::B1 => &[(8, 8, 128)],
+        Elem::E4m3 | Elem::E5m2 => &[],
+    }
+}
+
 /// What single bits are multiplied by: `xor.popc` or `and.popc`; true is `and`.
 fn bit_product(m: &mut Mods) -> Option<bool> {
     if !m.take("popc") {
@@ -214,6 +228,9 @@ impl Decoder<'_> {
             Side::C => 32,
             _ => element.bits(),
         };
+        if !wmma_shapes(element).contains(&dims) {
+            return Err("shape".into());
+        }
         // Elements of less than a byte travel in words: the fragment is one of words, along k.
         let per_word = if element.bits() < 8 { 32 / element.bits() } else { 1 };
         let f = if per_word > 1 {

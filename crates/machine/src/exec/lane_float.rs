@@ -9,6 +9,8 @@
 
 use warpsmith_num::format::{Format, Overflow, Rounding};
 
+use super::exact_sign::exact_sign;
+
 /// What is computed; the low byte of the immediate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -242,66 +244,103 @@ fn compute(op: FloatOp, x: f64, y: f64, z: f64, rounding: Rounding) -> f64 {
     }
 }
 
-/// The neighbour that a directed rounding wants, given the nearest value and the sign of what was lost.
-fn directed(r: f64, lost: f64, rounding: Rounding) -> f64 {
-    if lost == 0.0 || r.is_nan() {
+/// The neighbour of the nearest value that a directed rounding wants. `pairs` sum up to what the nearest value lost, times `scale`.
+fn directed(r: f64, rounding: Rounding, inputs: &[f64], pairs: &[(f64, f64)], scale: f64) -> f64 {
+    if rounding == Rounding::NearestEven || r.is_nan() || inputs.iter().any(|v| !v.is_finite()) {
         return r;
     }
-    match rounding {
-        Rounding::Down if lost < 0.0 => r.next_down(),
-        Rounding::Up if lost > 0.0 => r.next_up(),
-        Rounding::TowardZero if r > 0.0 && lost < 0.0 => r.next_down(),
-        Rounding::TowardZero if r < 0.0 && lost > 0.0 => r.next_up(),
+    let inward = |r: f64| f64::MAX.copysign(r);
+    if r.is_infinite() {
+        // Too large for the nearest value. A division by zero is exactly infinite.
+        let exact = scale == 0.0;
+        return match rounding {
+            _ if exact => r,
+            Rounding::TowardZero => inward(r),
+            Rounding::Down if r > 0.0 => inward(r),
+            Rounding::Up if r < 0.0 => inward(r),
+            _ => r,
+        };
+    }
+    let lost = exact_sign(pairs) * if scale < 0.0 { -1 } else { 1 };
+    // A result that was rounded to zero keeps its sign.
+    match (rounding, lost) {
+        (Rounding::Down, -1) => {
+            if r == 0.0 {
+                -f64::from_bits(1)
+            } else {
+                r.next_down()
+            }
+        }
+        (Rounding::Up, 1) => {
+            if r == 0.0 {
+                f64::from_bits(1)
+            } else {
+                r.next_up()
+            }
+        }
+        (Rounding::TowardZero, -1) if r > 0.0 => r.next_down(),
+        (Rounding::TowardZero, 1) if r < 0.0 => r.next_up(),
         _ => r,
     }
+}
+
+/// Invalid operations give the NaN of CUDA's `math_constants.h`; a NaN operand is passed on, quiet.
+fn nan_of(inputs: &[f64]) -> u64 {
+    inputs.iter().find(|v| v.is_nan()).map_or(0xFFF8_0000_0000_0000, |v| v.to_bits() | 1 << 51)
 }
 
 fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
     let op = OPS[(imm & 0xFF) as usize % OPS.len()];
     let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
     let mode = rounding(imm);
-    let (r, lost) = match op {
-        FloatOp::Add => two_sum(x, y),
-        FloatOp::Sub => two_sum(x, -y),
-        FloatOp::Mul => (x * y, f64::mul_add(x, y, -(x * y))),
-        FloatOp::Fma => (x.mul_add(y, z), fma_error(x, y, z)),
+    let sum = |y: f64| {
+        let r = x + y;
+        // An exact zero of terms that are not both +0 is -0 when rounding down.
+        let negative = r == 0.0 && mode == Rounding::Down && (x.is_sign_negative() || y.is_sign_negative());
+        if negative { -0.0 } else { directed(r, mode, &[x, y], &[(x, 1.0), (y, 1.0), (-r, 1.0)], 1.0) }
+    };
+    let r = match op {
+        FloatOp::Add => sum(y),
+        FloatOp::Sub => sum(-y),
+        FloatOp::Mul => {
+            let r = x * y;
+            directed(r, mode, &[x, y], &[(x, y), (-r, 1.0)], 1.0)
+        }
+        FloatOp::Fma => {
+            let r = x.mul_add(y, z);
+            let zero = r == 0.0 && mode == Rounding::Down && exact_zero(x, y, z);
+            let both_positive = (x.is_sign_negative() == y.is_sign_negative()) && !z.is_sign_negative();
+            if zero && !both_positive {
+                -0.0
+            } else {
+                directed(r, mode, &[x, y, z], &[(x, y), (z, 1.0), (-r, 1.0)], 1.0)
+            }
+        }
         FloatOp::Div => {
             let q = x / y;
-            let rest = f64::mul_add(-q, y, x);
-            (q, if y < 0.0 { -rest } else { rest })
+            directed(q, mode, &[x, y], &[(x, 1.0), (-q, y)], y)
         }
         FloatOp::Rcp => {
             let q = 1.0 / x;
-            let rest = f64::mul_add(-q, x, 1.0);
-            (q, if x < 0.0 { -rest } else { rest })
+            directed(q, mode, &[x], &[(1.0, 1.0), (-q, x)], x)
         }
-        FloatOp::Sqrt => (x.sqrt(), f64::mul_add(-x.sqrt(), x.sqrt(), x)),
-        FloatOp::Rsqrt => (1.0 / x.sqrt(), 0.0),
+        FloatOp::Sqrt => {
+            let s = x.sqrt();
+            directed(s, mode, &[x], &[(x, 1.0), (-s, s)], 1.0)
+        }
+        FloatOp::Rsqrt => 1.0 / x.sqrt(),
         FloatOp::Abs => return a & !(1 << 63),
         FloatOp::Neg => return a ^ 1 << 63,
         FloatOp::CopySign => return a & 1 << 63 | b & !(1 << 63),
         FloatOp::Min | FloatOp::Max => {
-            let min = op == FloatOp::Min;
-            let chosen = match (x.is_nan(), y.is_nan()) {
-                (true, true) => f64::NAN,
-                (true, false) => y,
-                (false, true) => x,
-                _ if x == y => {
-                    if (a >> 63 == 1) == min {
-                        x
-                    } else {
-                        y
-                    }
-                }
-                _ => {
-                    if (x < y) == min {
-                        x
-                    } else {
-                        y
-                    }
-                }
+            let first = match (x.is_nan(), y.is_nan()) {
+                (true, true) => return 0x7FFF_FFFF_FFFF_FFFF,
+                (true, false) => false,
+                (false, true) => true,
+                _ if x == y => (a >> 63 == 1) == (op == FloatOp::Min),
+                _ => (x < y) == (op == FloatOp::Min),
             };
-            (chosen, 0.0)
+            if first { x } else { y }
         }
         FloatOp::IsFinite => return u64::from(x.is_finite()),
         FloatOp::IsInfinite => return u64::from(x.is_infinite()),
@@ -309,30 +348,19 @@ fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
         FloatOp::IsNan => return u64::from(x.is_nan()),
         FloatOp::IsNormal => return u64::from(x.is_normal()),
         FloatOp::IsSubnormal => return u64::from(x.is_subnormal()),
-        _ => (compute(op, x, y, z, mode), 0.0),
+        _ => compute(op, x, y, z, mode),
     };
-    let r = if r == 0.0
-        && lost == 0.0
-        && mode == Rounding::Down
-        && matches!(op, FloatOp::Add | FloatOp::Sub)
-        && (x != 0.0 || y != 0.0)
-    {
-        -0.0
-    } else {
-        directed(r, lost, mode)
+    let inputs = match op {
+        FloatOp::Fma => &[x, y, z][..],
+        FloatOp::Add | FloatOp::Sub | FloatOp::Mul | FloatOp::Div => &[x, y][..],
+        _ => &[x][..],
     };
-    if r.is_nan() { 0x7FFF_FFFF_FFFF_FFFF } else { r.to_bits() }
+    if r.is_nan() { nan_of(inputs) } else { r.to_bits() }
 }
 
-/// The sign (and roughly the size) of what `fma` lost: Boldo and Muller, "Some functions computable with a fused MAC" (2005).
-fn fma_error(x: f64, y: f64, z: f64) -> f64 {
-    let r = x.mul_add(y, z);
-    let product = x * y;
-    let low = x.mul_add(y, -product);
-    let (alpha1, alpha2) = two_sum(z, low);
-    let (beta1, beta2) = two_sum(product, alpha1);
-    let gamma = (beta1 - r) + beta2;
-    gamma + alpha2
+/// Whether a product and an addend of finite numbers cancel, or are both zero.
+fn exact_zero(x: f64, y: f64, z: f64) -> bool {
+    x.is_finite() && y.is_finite() && z.is_finite() && exact_sign(&[(x, y), (z, 1.0)]) == 0
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod async_copy;
 mod atomics;
 mod calls;
 mod converts;
+mod exact_sign;
 mod floats;
 mod global_access;
 mod global_races;

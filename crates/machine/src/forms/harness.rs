@@ -173,6 +173,16 @@ fn copies(space: &str, register: &str, back: bool) -> String {
         .collect()
 }
 
+/// The smallest module that holds a form: nothing is loaded, nothing stored. Food for trials of the reader.
+pub fn bare(form: &Form) -> String {
+    let mut w = Writer::default();
+    let text = instruction(&mut w, &form.name());
+    format!(
+        ".version 8.7\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p)\n{{\n.reg .b32 %shared, %warpshared, %sink;\n.reg .b64 %mem, %local, %generic, %warpmem, %policy, %sink64;\n{}{text}ret;\n}}\n",
+        w.registers
+    )
+}
+
 /// The kernel of a form. Forms that are not supported have one too.
 pub fn kernel(form: &Form) -> Kernel {
     let mut w = Writer::default();

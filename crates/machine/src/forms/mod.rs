@@ -20,10 +20,12 @@
 mod expand;
 mod harness;
 mod page;
+pub mod trial;
+pub mod vectors;
 
 use std::sync::OnceLock;
 
-pub use harness::{BLOCK, GLOBAL_BYTES, Kernel, Slot, kernel};
+pub use harness::{BLOCK, GLOBAL_BYTES, Kernel, Slot, bare, kernel};
 pub use page::page;
 
 /// How close the machine's result is to the hardware's.
