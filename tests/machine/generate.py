@@ -4,6 +4,7 @@
 Integers are Python's; floats are fractions, rounded once by `rounded`, as IEEE 754 and the PTX ISA (9.0) say. It shares no code with the machine.
 The form of the files is in README.md. `python3 generate.py` writes them all; the operands are the same in every run.
 """
+import functools
 import math
 import os
 import random
@@ -622,8 +623,117 @@ def converts():
             form(g, f"cvt.rn{relu}.f16x2.{to}x2", ["b32"], ["b16"], lambda a: widen(a >> 8) << 16 | widen(a & 255), 64)
 
 
+def warp(group, name, types, outs, fun):
+    """32 rows of a form whose lanes act together: `fun` maps all lanes' operands to all lanes' results."""
+    lanes = [[operand(t) for t in types] for _ in range(32)]
+    hexed = lambda v, ts: " ".join(f"{x & ((1 << bits(t)) - 1):0{bits(t) // 4}x}" for x, t in zip(v, ts))
+    rows = [f"{hexed(i, types)} -> {hexed(o, outs)}" for i, o in zip(lanes, fun(lanes))]
+    FILES.setdefault(group, []).append(f"form {name}\n" + "\n".join(rows))
+
+
+def collectives():
+    g = "warp"
+
+    def shuffle(mode):
+        def f(lanes):
+            out = []
+            for lane, (a, b, c) in enumerate(lanes):
+                b, clamp_at, mask = b & 31, c & 31, c >> 8 & 31
+                last, first = (lane & mask) | (clamp_at & ~mask & 31), lane & mask
+                j = {"up": lane - b, "down": lane + b, "bfly": lane ^ b, "idx": first | (b & ~mask & 31)}[mode]
+                p = j >= last if mode == "up" else j <= last
+                out.append((lanes[j if p else lane][0], int(p)))
+            return out
+
+        return f
+
+    for mode in ("up", "down", "bfly", "idx"):
+        for _ in range(3):
+            warp(g, f"shfl.sync.{mode}.b32 =b32|=pred, $b32, $b32, $b32, -1", ["b32"] * 3, ["b32", "pred"], shuffle(mode))
+    every = lambda v: [(v,)] * 32
+    for name, fun in (("all", all), ("any", any)):
+        warp(g, f"vote.sync.{name}.pred =pred, $pred, -1", ["pred"], ["pred"], lambda l: every(int(fun(x[0] for x in l))))
+    warp(g, "vote.sync.ballot.b32 =b32, !$pred, -1", ["pred"], ["b32"], lambda l: every(sum((1 - x[0]) << n for n, x in enumerate(l))))
+    for t in ("b32", "b64"):
+        same = lambda l: [(sum((y == x) << n for n, y in enumerate(l)),) for x in l]
+        warp(g, f"match.any.sync.{t} =b32, ${t}, -1", [t], ["b32"], same)
+        warp(g, f"match.all.sync.{t} =b32|=pred, ${t}, -1", [t], ["b32", "pred"], lambda l: [(0xFFFFFFFF, 1) if len({x[0] for x in l}) == 1 else (0, 0)] * 32)
+    for t in ("u32", "s32"):
+        x = val(t)
+        for name, fun in (("add", sum), ("min", min), ("max", max)):
+            warp(g, f"redux.sync.{name}.{t} ={t}, ${t}, -1", [t], [t], lambda l: every(fun(x(v[0]) for v in l)))
+    for name, fun in (("and", lambda a, b: a & b), ("or", lambda a, b: a | b), ("xor", lambda a, b: a ^ b)):
+        warp(g, f"redux.sync.{name}.b32 =b32, $b32, -1", ["b32"], ["b32"], lambda l: every(functools.reduce(fun, (v[0] for v in l))))
+
+    def transposed(lanes):
+        at = lambda row, col: lanes[4 * row + col // 2][0] >> 16 * (col % 2) & 0xFFFF
+        return [(at(2 * (n % 4), n // 4) | at(2 * (n % 4) + 1, n // 4) << 16,) for n in range(32)]
+
+    warp(g, "movmatrix.sync.aligned.m8n8.trans.b16 =b32, $b32", ["b32"], ["b32"], transposed)
+
+
+def matrices():
+    """Integer products: PTX's places of elements, and sums of Python's integers."""
+    g = "mma_integer"
+
+    def product(m, k, n_bits, a_signed, b_signed, sat, bit_op):
+        per = 32 // n_bits
+        a_regs, b_regs = m * k // 32 // per, 8 * k // 32 // per
+        cut = lambda v, s: signed(v, n_bits) if s else v & ((1 << n_bits) - 1)
+
+        def f(lanes):
+            A, B, C = {}, {}, {}
+            for lane, v in enumerate(lanes):
+                group, thread = lane >> 2, lane & 3
+                for r in range(a_regs):
+                    for e in range(per):
+                        row = group + (8 * (r % 2) if m == 16 else 0)
+                        block = r // 2 if m == 16 else r
+                        A[row, block * 4 * per + thread * per + e] = cut(v[r] >> n_bits * e, a_signed)
+                for r in range(b_regs):
+                    for e in range(per):
+                        B[r * 4 * per + thread * per + e, group] = cut(v[a_regs + r] >> n_bits * e, b_signed)
+                for r in range(m // 4):
+                    C[group + 8 * (r // 2), 2 * thread + r % 2] = signed(v[a_regs + b_regs + r], 32)
+            mul = {"": lambda x, y: x * y, "xor": lambda x, y: x ^ y, "and": lambda x, y: x & y}[bit_op]
+            out = []
+            for lane in range(32):
+                row, col = lane >> 2, 2 * (lane & 3)
+                d = []
+                for r in range(m // 4):
+                    i, j = row + 8 * (r // 2), col + r % 2
+                    s = C[i, j] + sum(mul(A[i, x], B[x, j]) for x in range(k))
+                    d.append(clamp(s, "s32") if sat else s)
+                out.append(d)
+            return out
+
+        return f, a_regs, b_regs
+
+    def one(m, k, ta, tb, sat="", bit_op=""):
+        n_bits = int(ta[1:])
+        f, a, b = product(m, k, n_bits, ta[0] == "s", tb[0] == "s", sat, bit_op)
+        d = m // 4
+        tail = f".{bit_op}.popc" if bit_op else ""
+        name = f"mma.sync.aligned.m{m}n8k{k}.row.col{sat}.s32.{ta}.{tb}.s32{tail} {{=b32*{d}}}, {{$b32*{a}}}, {{$b32*{b}}}, {{$b32*{d}}}"
+        warp(g, name, ["b32"] * (a + b + d), ["b32"] * d, f)
+
+    for m, k in ((8, 16), (16, 16), (16, 32)):
+        for ta in ("u8", "s8"):
+            for tb in ("u8", "s8"):
+                one(m, k, ta, tb)
+        one(m, k, "s8", "s8", ".satfinite")
+    for m, k in ((8, 32), (16, 32), (16, 64)):
+        for ta in ("u4", "s4"):
+            for tb in ("u4", "s4"):
+                one(m, k, ta, tb)
+        one(m, k, "s4", "u4", ".satfinite")
+    for m, k in ((8, 128), (16, 128), (16, 256)):
+        for op in ("xor", "and"):
+            one(m, k, "b1", "b1", "", op)
+
+
 def main():
-    for family in (integers, comparisons, logic, floats, converts):
+    for family in (integers, comparisons, logic, floats, converts, collectives, matrices):
         family()
     for name, blocks in FILES.items():
         with open(os.path.join(HERE, name + ".txt"), "w") as f:

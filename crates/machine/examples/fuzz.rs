@@ -1,4 +1,4 @@
-//! `fuzz COUNT [SEED]`: mutants of small modules, one for each instruction form, through reader and decoder. Ends with 1 at the first that
+//! `fuzz COUNT [SEED [FOLDER ...]]`: mutants of small modules, one for each instruction form, or of the PTX files of folders, through reader and decoder. Ends with 1 at the first that
 //! panics or takes more than two seconds, and shows it. The mutants of a seed are the same in every run.
 
 use std::panic::catch_unwind;
@@ -78,14 +78,26 @@ fn mutate(seed: &str, other: &str, r: &mut Random) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The PTX files of a folder.
+fn texts(folder: &str) -> Vec<String> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let mut files: Vec<_> = files.filter(|p| p.extension().is_some_and(|e| e == "ptx")).collect();
+    files.sort();
+    files.iter().filter_map(|p| std::fs::read_to_string(p).ok()).filter(|t| !t.is_empty()).collect()
+}
+
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1).map(|a| a.parse::<u64>());
-    let Some(Ok(count)) = arguments.next() else {
-        eprintln!("usage: fuzz COUNT [SEED]");
+    let mut arguments = std::env::args().skip(1);
+    let Some(Ok(count)) = arguments.next().map(|a| a.parse::<u64>()) else {
+        eprintln!("usage: fuzz COUNT [SEED [FOLDER ...]]");
         return ExitCode::from(2);
     };
-    let mut random = Random(arguments.next().and_then(Result::ok).unwrap_or(1));
-    let seeds: Vec<String> = forms::all().iter().filter(|f| !f.elsewhere).map(forms::bare).collect();
+    let mut random = Random(arguments.next().and_then(|a| a.parse().ok()).unwrap_or(1));
+    let mut seeds: Vec<String> = arguments.flat_map(|folder| texts(&folder)).collect();
+    if seeds.is_empty() {
+        seeds = forms::all().iter().filter(|f| !f.elsewhere).map(forms::bare).collect();
+    }
+    println!("{} seeds", seeds.len());
     let (mut loaded, mut slowest, begin) = (0u64, Duration::ZERO, Instant::now());
     for n in 0..count {
         let (a, b) = (random.below(seeds.len()), random.below(seeds.len()));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use warpsmith_machine::api::Numerics;
-use warpsmith_machine::forms::vectors::{check, parse};
+use warpsmith_machine::forms::vectors::{check, numerics, parse};
 
 #[test]
 fn every_committed_vector_holds() {
@@ -23,7 +23,7 @@ fn every_committed_vector_holds() {
         for v in &vectors {
             rows += v.rows.len();
             forms += 1;
-            let found = check(v, Numerics::Fast).unwrap_or_else(|e| vec![e]);
+            let found = check(v, numerics(&text)).unwrap_or_else(|e| vec![e]);
             wrong.extend(found.into_iter().take(3).map(|w| format!("{name}: {w}")));
         }
     }

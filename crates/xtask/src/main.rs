@@ -6,6 +6,8 @@
 //!     layer [--check] [--all]   add to the committed layer of artifacts what it lacks, or see that it is fresh; all: compile each again
 //!     ladder-table              README's table of the ladder, from the newest run in benches/results
 //!     mutants [--check]         make the artifacts of the mutation suite, or see that they are fresh
+//!     forms                     docs/ptx-support.md, from the table of instruction forms
+//!     conformance [OPTION ...]  each instruction form on the machine and on a GPU: --backend gpu --bless
 //!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
 //!     gpu-tests                 the tests that need a CUDA device, on one
 
@@ -38,8 +40,12 @@ fn main() -> ExitCode {
         ["num-digests", ..] => num_digests::run(),
         ["attention-kernels"] => attention_kernels::make(&root()),
         ["wheel", rest @ ..] => attention_kernels::wheel(&root(), rest),
+        ["forms"] => cargo(&[
+            "run", "-p", "warpsmith-machine", "--example", "forms", "--", "page", "docs/ptx-support.md", "tests/machine/hardware.tsv",
+        ]),
+        ["conformance", rest @ ..] => cargo(&[&["run", "--release", "-p", "warpsmith-conformance", "--"][..], rest].concat()),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] [--all] | mutants [--check] | num-digests INCLUDE_DIR | gpu-tests"
+        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] [--all] | mutants [--check] | num-digests INCLUDE_DIR | forms | conformance | gpu-tests"
             .into()),
     };
     match done {
@@ -52,12 +58,14 @@ fn main() -> ExitCode {
 }
 
 fn gpu_tests() -> Result<(), String> {
-    let status = Command::new("cargo")
-        .args(["test", "--workspace", "--", "--ignored"])
-        .current_dir(root())
-        .status()
-        .map_err(|e| format!("cargo: {e}"))?;
-    if status.success() { Ok(()) } else { Err("some GPU test failed".into()) }
+    cargo(&["test", "--workspace", "--", "--ignored"]).map_err(|_| "some GPU test failed".into())
+}
+
+/// Runs cargo in the repository's root.
+fn cargo(arguments: &[&str]) -> Result<(), String> {
+    let status =
+        Command::new("cargo").args(arguments).current_dir(root()).status().map_err(|e| format!("cargo: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
 }
 
 /// The repository's root: two folders above this crate.

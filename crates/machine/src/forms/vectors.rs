@@ -48,6 +48,17 @@ pub fn parse(text: &str) -> Result<Vec<Vector>, String> {
     Ok(out)
 }
 
+/// The numerics that a file asks for with a line `# numerics: hopper`; fast where it does not.
+pub fn numerics(text: &str) -> Numerics {
+    use warpsmith_num::tensor_core::Generation;
+    match text.lines().find_map(|l| l.strip_prefix("# numerics: ")).map(str::trim) {
+        Some("ampere") => Numerics::Faithful(Generation::Ampere),
+        Some("ada") => Numerics::Faithful(Generation::Ada),
+        Some("hopper") => Numerics::Faithful(Generation::Hopper),
+        _ => Numerics::Fast,
+    }
+}
+
 fn numbers(text: &str) -> Option<Vec<u64>> {
     text.split_whitespace().map(|w| u64::from_str_radix(w, 16).ok()).collect()
 }
