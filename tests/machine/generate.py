@@ -476,6 +476,9 @@ def floats():
                         form(g, f"{op}.{mode}{suffix}.{fmt}", [fmt], [fmt], lambda a: arithmetic(op, fmt, mode, ftz, 0, 0, a), n)
         top = 1 << (layout(fmt)[3] - 1)
         form(g, f"copysign.{fmt}", [fmt], [fmt, fmt], lambda a, b: a & top | b & ~top)
+        if fmt == "f32":
+            form(g, "neg.f32", [fmt], [fmt], lambda a: NAN[fmt] if decode(fmt, a)[0] == "nan" else a ^ top)
+            form(g, "abs.f32", [fmt], [fmt], lambda a: NAN[fmt] if decode(fmt, a)[0] == "nan" else a & ~top)
         for op in ("min", "max"):
             form(g, f"{op}.{fmt}", [fmt], [fmt, fmt], lambda a, b: minmax(op, fmt, 0, 0, 0, a, b), n)
         if fmt == "f32":
@@ -540,15 +543,11 @@ def converts():
                     d = decode(fmt, flush(fmt, a) if ftz else a)
                     low, high = bounds(to)
                     if d[0] == "nan":
-                        # PTX: NaN becomes zero, but in conversions from f32 or f64 to 64 bits, and f64 to any (9.7.9.21): not asserted there.
-                        return 0 if fmt == "f32" and to in ("u32", "s32") else None
+                        # "Zero if the source is not .f64 and the destination not .s64 or .u64; else the topmost bit alone."
+                        return 1 << (int(to[1:]) - 1) if fmt == "f64" or to[1:] == "64" else 0
                     if d[0] == "inf":
-                        return None if to[1:] in ("8", "16") else (low if d[1] else high)
-                    v = to_integral((-1) ** d[1] * d[2], mode)
-                    # What is out of range is clamped to 32 and 64 bits; narrower types differ in what they wrap.
-                    if to[1:] in ("8", "16") and not low <= v <= high:
-                        return None
-                    return clamp(v, to)
+                        return low if d[1] else high
+                    return clamp(to_integral((-1) ** d[1] * d[2], mode), to)
 
                 form(g, f"cvt.{mode}.{to}.{fmt}", [to], [fmt], f, 24)
                 if fmt == "f32":
@@ -581,7 +580,7 @@ def converts():
         return r
 
     for to, fr in (("f32", "f16"), ("f64", "f16"), ("f64", "f32"), ("f32", "bf16"), ("f64", "bf16")):
-        form(g, f"cvt.{to}.{fr}", [to], [fr], lambda a: narrow(to, fr, "rn", a), 32)
+        form(g, f"cvt.{to}.{fr}", [to], [fr], lambda a: a << 16 if (to, fr) == ("f32", "bf16") else narrow(to, fr, "rn", a), 32)
     for to, fr, modes in (("f16", "f32", "rn rz rm rp"), ("f16", "f64", "rn rz rm rp"), ("f32", "f64", "rn rz rm rp"), ("bf16", "f32", "rn rz"), ("bf16", "f64", "rn rz rm rp"), ("bf16", "f16", "rn rz"), ("f16", "bf16", "rn rz")):
         for mode in modes.split():
             form(g, f"cvt.{mode}.{to}.{fr}", [to], [fr], lambda a: narrow(to, fr, mode, a), 48)
@@ -606,6 +605,8 @@ def converts():
                 return rounded(fmt, d[1] if v == 0 else int(v < 0), Fraction(abs(v)), "rn")
 
             form(g, f"cvt.{mode}.{fmt}.{fmt}", [fmt], [fmt], whole, 40)
+    # Half of the last place is added to the magnitude, and 13 bits are cut; infinities and NaN are only cut.
+    form(g, "cvt.rna.tf32.f32", ["b32"], ["f32"], lambda a: (a + (0x1000 if decode("f32", a)[0] == "num" else 0)) & 0xFFFFE000, 64)
     g = "convert_fp8"
     for to in ("e4m3", "e5m2"):
         for relu in ("", ".relu"):

@@ -397,7 +397,7 @@ fn count(program: &Program, machine: &Machine, counts: &[u64], lane_instructions
             }
             let approximate = match i.op {
                 Op::Ex2F32 | Op::RsqrtF32 => true,
-                Op::DivF32 | Op::RcpF32 | Op::SqrtF32 => i.sub == 1,
+                Op::DivF32 | Op::RcpF32 | Op::SqrtF32 => i.sub & 1 == 1,
                 Op::Lane => code.sides.lanes[i.side as usize].approximate,
                 _ => false,
             };

@@ -1,7 +1,7 @@
 //! Floating-point instructions and conversions: a body of PTX and the bits that come out.
 
 mod common;
-use common::{check32, check64};
+use common::{check32, check64, value};
 
 #[test]
 fn f32_arithmetic() {
@@ -120,4 +120,23 @@ fn conversions() {
         ("mov.u16 %h0, -2;\ncvt.s64.s16 %rd29, %h0;", -2i64 as u64),
         ("mov.u16 %h0, -2;\ncvt.u64.u16 %rd29, %h0;", 0xFFFE),
     ]);
+}
+
+#[test]
+fn approximations_follow_the_device_at_the_edges() {
+    // Sequences as ptxas 13.0 compiles them for sm_90; PTX ISA 9.0, "div", "sin", "rcp.approx.ftz.f64".
+    for (body, expected) in [
+        // A divisor above 2^126 has a reciprocal that is flushed.
+        ("div.approx.f32 %f0, 0f7E967699, 0f7F000000;\nmov.b32 %r63, %f0;", 0u64),
+        ("div.approx.f32 %f0, 0fFE967699, 0f7F000000;\nmov.b32 %r63, %f0;", 0x8000_0000),
+        ("div.approx.f32 %f0, 0f7F800000, 0f7F000000;\nmov.b32 %r63, %f0;", 0x7FFF_FFFF),
+        ("div.full.f32 %f0, 0f7F000000, 0f7F000000;\nmov.b32 %r63, %f0;", 0x3F80_0000),
+        // Far from zero the operand is a whole number of turns.
+        ("sin.approx.f32 %f0, 0f60000000;\nmov.b32 %r63, %f0;", 0),
+        ("cos.approx.f32 %f0, 0f60000000;\nmov.b32 %r63, %f0;", 0x3F80_0000),
+        ("mov.f64 %d1, 0d4008000000000000;\nrcp.approx.ftz.f64 %d0, %d1;\nmov.b64 {%r63, %r62}, %d0;", 0),
+        ("neg.f32 %f0, 0fFFC00001;\nmov.b32 %r63, %f0;", 0x7FFF_FFFF),
+    ] {
+        assert_eq!(value(body, false), u64::from(expected as u32), "{body}");
+    }
 }

@@ -89,6 +89,11 @@ impl Decoder<'_> {
                 (Ty::U32 | Ty::S32, Ty::U16, _) => Some(Op::Mov32),
                 (Ty::F32, Ty::S32, lane::RN) => Some(Op::CvtF32S32),
                 (Ty::F32, Ty::U32, lane::RN) => Some(Op::CvtF32U32),
+                (Ty::F32, Ty::Bf16, lane::NONE) if flags == 0 => {
+                    // The upper half of an f32, NaN included.
+                    let sixteen = self.word(16);
+                    return Ok(Instr::with(Op::Shl32, d, a, sixteen, ZERO));
+                }
                 (Ty::F32, Ty::F16, lane::NONE) if flags == 0 => Some(Op::CvtF32F16),
                 (Ty::F16, Ty::F32, lane::RN) if flags == 0 => Some(Op::CvtF16F32),
                 _ => None,

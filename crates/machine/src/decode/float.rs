@@ -56,7 +56,8 @@ impl Decoder<'_> {
                 .ok_or("testp without a property")?;
         }
         let rounding = m.find(rounding_word).unwrap_or(lane::RN);
-        let approx = m.take("approx") | m.take("full");
+        let quick = m.take("approx");
+        let approx = quick | m.take("full");
         let mut modifiers = 0;
         for (word, bit) in [("ftz", lane::FTZ), ("sat", lane::SAT), ("relu", lane::RELU), ("NaN", lane::NAN)] {
             if m.take(word) {
@@ -87,6 +88,9 @@ impl Decoder<'_> {
             | FloatOp::CopySign => 2,
             _ => 1,
         };
+        if ty == Ty::F64 && approx && modifiers & lane::FTZ != 0 {
+            modifiers |= lane::HIGH;
+        }
         let srcs = [ty; 3];
         let srcs = &srcs[..sources];
         let plain = modifiers & !(lane::FTZ | lane::SAT) == 0 && rounding == lane::RN;
@@ -111,7 +115,7 @@ impl Decoder<'_> {
                 let mut instr = self.pure(fast, i, ty, srcs)?;
                 instr.flags = if modifiers & lane::FTZ != 0 { flag::FTZ } else { 0 }
                     | if modifiers & lane::SAT != 0 { flag::SAT } else { 0 };
-                instr.sub = u8::from(approx || op == FloatOp::Ex2);
+                instr.sub = u8::from(approx || op == FloatOp::Ex2) | if quick && op == FloatOp::Div { 2 } else { 0 };
                 return Ok(instr);
             }
         }

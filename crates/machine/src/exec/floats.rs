@@ -78,6 +78,9 @@ fn float1(r: R, i: &Instr, m: u32, f: impl Fn(f32) -> f32) {
     float3(r, i, m, |a, _, _| f(a));
 }
 
+/// 2^126.
+const DIV_APPROX_MOST: f32 = 8.507_059e37;
+
 #[inline(always)]
 fn min_f32(a: f32, b: f32) -> f32 {
     let lower = a < b || (a == b && a.is_sign_negative());
@@ -127,11 +130,14 @@ fn body(r: R, i: &Instr, m: u32) {
         Op::SubF32 => float2(r, i, m, |a, b| a - b),
         Op::MulF32 => float2(r, i, m, |a, b| a * b),
         Op::FmaF32 => float3(r, i, m, f32::mul_add),
+        // PTX ISA 9.0, "div": a reciprocal that would be subnormal is zero in `div.approx`.
+        Op::DivF32 if i.sub & 2 != 0 => {
+            float2(r, i, m, |a, b| if b.abs() > DIV_APPROX_MOST { a * 0f32.copysign(b) } else { a / b })
+        }
         Op::DivF32 => float2(r, i, m, |a, b| a / b),
         Op::MinF32 => float2(r, i, m, min_f32),
         Op::MaxF32 => float2(r, i, m, max_f32),
-        Op::NegF32 if i.flags == 0 => un32(r, i, m, |a| a ^ 0x8000_0000),
-        Op::AbsF32 if i.flags == 0 => un32(r, i, m, |a| a & 0x7FFF_FFFF),
+        // An addition of -0 on the device (SASS of ptxas 13.0, sm_90): NaN becomes the canonical one.
         Op::NegF32 => float1(r, i, m, |a| -a),
         Op::AbsF32 => float1(r, i, m, f32::abs),
         Op::Ex2F32 => float1(r, i, m, exp2),

@@ -137,6 +137,11 @@ pub fn scalar(a: u64, _b: u64, _c: u64, imm: u64) -> u64 {
     let to = KINDS[(imm & 15) as usize % KINDS.len()];
     let from = KINDS[(imm >> 4 & 15) as usize % KINDS.len()];
     let rounding = imm >> 8 & 15;
+    if to == Kind::Tf32 && from == Kind::F32 && rounding == RNA && imm & SATFINITE == 0 {
+        // Half of the last place is added to the magnitude; infinities and NaN are cut (SASS of ptxas 13.0, sm_90).
+        let finite = a & 0x7FFF_FFFF < 0x7F80_0000;
+        return (a & 0xFFFF_FFFF).wrapping_add(if finite { 0x1000 } else { 0 }) & 0xFFFF_E000;
+    }
     let result = match (integer_of(from), integer_of(to)) {
         (Some(f), Some(t)) => integer(a, f, t, imm & SAT != 0),
         (Some(f), None) => to_float(wide(a, f), to, rounding, imm),
@@ -179,11 +184,11 @@ fn value(a: u64, from: Kind, imm: u64) -> f64 {
 fn to_integer(v: f64, to: (u32, bool), rounding: u64, from_double: bool) -> u64 {
     let (low, high) = limits(to);
     if v.is_nan() {
-        // CUDA Math API, "Type Casting Intrinsics": 0 from f32 to 32 bits and less, the topmost bit alone otherwise.
-        return match (to.0, from_double) {
-            (64, _) => 1 << 63,
-            (32, true) => 1 << 31,
-            _ => 0,
+        // PTX ISA 9.0, "cvt": zero, unless the source is f64 or the result has 64 bits; then the topmost bit alone.
+        return match from_double || to.0 == 64 {
+            true if to.1 => low as u64,
+            true => 1 << (to.0 - 1),
+            false => 0,
         };
     }
     let rounded = match direction(rounding) {

@@ -89,6 +89,8 @@ pub const SAT: u64 = 1 << 17;
 pub const RELU: u64 = 1 << 18;
 pub const NAN: u64 = 1 << 19;
 pub const XORSIGN: u64 = 1 << 20;
+/// f64: only the upper word of operand and result counts, and subnormal numbers are zero.
+pub const HIGH: u64 = 1 << 21;
 
 /// The immediate of an operation.
 pub fn imm(op: FloatOp, ty: u64, rounding: u64, modifiers: u64) -> u64 {
@@ -158,6 +160,8 @@ fn single(a: u64, b: u64, c: u64, imm: u64) -> u64 {
     let is_nan = |code: u32| code & f.nan() > f.infinity();
     // Bit operations do not round; min and max choose.
     let chosen = match op {
+        // On the device these are additions of -0 (SASS of ptxas 13.0, sm_90), which make any NaN the canonical one.
+        FloatOp::Abs | FloatOp::Neg if is_nan(ca) => Some(f.nan()),
         FloatOp::Abs => Some(ca & !f.sign_bit()),
         FloatOp::Neg => Some(ca ^ f.sign_bit()),
         // copysign.f32 d, a, b: the sign of a, the magnitude of b.
@@ -237,11 +241,28 @@ fn compute(op: FloatOp, x: f64, y: f64, z: f64, rounding: Rounding) -> f64 {
         FloatOp::Rsqrt => 1.0 / x.sqrt(),
         FloatOp::Ex2 => libm::exp2(x),
         FloatOp::Lg2 => libm::log2(x),
-        FloatOp::Sin => libm::sin(x),
-        FloatOp::Cos => libm::cos(x),
+        FloatOp::Sin => libm::sin(turns(x)),
+        FloatOp::Cos => libm::cos(turns(x)),
         FloatOp::Tanh => libm::tanh(x),
         _ => x,
     }
+}
+
+/// What the device takes the sine of: the operand times 1/(2 pi) in f32, toward zero, in turns (SASS of ptxas 13.0, sm_90); here the
+/// rest of the last turn as an angle.
+fn turns(x: f64) -> f64 {
+    let f = Format::F32;
+    let code = f.encode(x * f64::from(f32::from_bits(0x3E22_F983)), Rounding::TowardZero, Overflow::Infinity);
+    let r = f.decode(flush(f, code));
+    (r - r.round()) * std::f64::consts::TAU
+}
+
+/// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: from upper word to upper word.
+fn upper_word(op: FloatOp, a: u64) -> u64 {
+    let f = |bits: u64| if bits & 0x7FF0_0000_0000_0000 == 0 { bits & 1 << 63 } else { bits };
+    let x = f64::from_bits(f(a & !0xFFFF_FFFF));
+    let r = if op == FloatOp::Rcp { 1.0 / x } else { 1.0 / x.sqrt() };
+    if r.is_nan() { 0x7FFF_FFFF_0000_0000 } else { f(r.to_bits().wrapping_add(0x8000_0000) & !0xFFFF_FFFF) }
 }
 
 /// The neighbour of the nearest value that a directed rounding wants. `pairs` sum up to what the nearest value lost, times `scale`.
@@ -293,6 +314,9 @@ fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
     let op = OPS[(imm & 0xFF) as usize % OPS.len()];
     let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
     let mode = rounding(imm);
+    if imm & HIGH != 0 {
+        return upper_word(op, a);
+    }
     let sum = |y: f64| {
         let r = x + y;
         // An exact zero of terms that are not both +0 is -0 when rounding down.
@@ -334,7 +358,8 @@ fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
         FloatOp::CopySign => return a & 1 << 63 | b & !(1 << 63),
         FloatOp::Min | FloatOp::Max => {
             let first = match (x.is_nan(), y.is_nan()) {
-                (true, true) => return 0x7FFF_FFFF_FFFF_FFFF,
+                // SASS of ptxas 13.0, sm_90: the second, quiet.
+                (true, true) => return b | 1 << 51,
                 (true, false) => false,
                 (false, true) => true,
                 _ if x == y => (a >> 63 == 1) == (op == FloatOp::Min),
