@@ -281,8 +281,8 @@ pub struct EvolveArgs {
     /// Decides every draw
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Where the search begins: the default levers, or a corner that the seed draws
-    #[arg(long, value_enum, default_value_t = StartArg::Default)]
+    /// Where the search begins: `default` levers, `random`, a corner that the seed draws, or values: NAME=VALUE,NAME=VALUE
+    #[arg(long, default_value = "default", value_name = "WHERE")]
     pub start: StartArg,
     /// Shapes that every solution is judged on; the task's default ones if not given
     #[arg(long, value_delimiter = ',')]
@@ -290,22 +290,31 @@ pub struct EvolveArgs {
     /// The target that is judged; the kernel's first one if not given
     #[arg(long)]
     pub target: Option<String>,
-    /// The device whose rates the estimate takes: L4, A100, H100, H200
-    #[arg(long, value_name = "NAME", default_value = "L4")]
-    pub estimate_for: String,
-    /// Where gate 2 runs
+    /// The device whose rates the estimate takes: L4 (the default), A100, H100, H200; solutions are ranked by the estimate then
+    #[arg(long, value_name = "NAME")]
+    pub estimate_for: Option<String>,
+    /// auto: ranked by times where there is a GPU (or --on), else by the estimate; gpu; cpu: by the estimate; fake:FILE: by times of a file
     #[arg(long, default_value = "auto", value_name = "BACKEND")]
     pub backend: BackendArg,
+    /// GPUs that time, by number; each takes one solution at a time, and a number may be repeated behind a launcher that gives another GPU each time
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    pub devices: Vec<u32>,
+    /// The least gain over the start that entry to the population demands
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub elite_min_speedup: f64,
+    /// End when the best holds all of the task's [accept] criteria
+    #[arg(long)]
+    pub until_accepted: bool,
     /// A lever that is kept at this value, NAME=VALUE; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
     /// A named configuration to begin with
     #[arg(long)]
     pub config: Option<String>,
-    /// Solutions that are proposed before the first of them is judged; decides the course
-    #[arg(long, default_value_t = 2)]
-    pub batch: usize,
-    /// Solutions that are judged at once; one for each core if not given, and without effect on the course
+    /// Solutions that are proposed before the first of them is judged; decides the course. 2, or as many as there are GPUs
+    #[arg(long)]
+    pub batch: Option<usize>,
+    /// Solutions that are judged at once on the CPU, one for each core if not given; without effect on the course
     #[arg(long)]
     pub workers: Option<usize>,
     /// Go on with this loop
@@ -314,6 +323,12 @@ pub struct EvolveArgs {
     /// Work this loop's journal through again, without any evaluation, and compare
     #[arg(long, value_name = "RUN", conflicts_with = "file")]
     pub rerun: Option<PathBuf>,
+    /// How well the estimate orders what this run of `bench` has measured: rank correlation by workload
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["file", "rerun", "resume"])]
+    pub correlate: Option<PathBuf>,
+    /// Search this run's exhaustive times of one kernel (`bench FILE --sweep`), five times a variant, each with a quarter of the evaluations
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["file", "rerun", "resume", "correlate"])]
+    pub rehearse: Option<PathBuf>,
 }
 
 /// For proposers that are asked: a model, an agent.
@@ -355,10 +370,24 @@ pub enum VariantArg {
     Full,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartArg {
     Default,
     Random,
+    At(Vec<String>),
+}
+
+impl std::str::FromStr for StartArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "default" => Ok(StartArg::Default),
+            "random" => Ok(StartArg::Random),
+            values if values.contains('=') => Ok(StartArg::At(values.split(',').map(str::to_string).collect())),
+            _ => Err("it is default, random, or NAME=VALUE,NAME=VALUE".into()),
+        }
+    }
 }
 
 /// `single`, `elite:3`, `islands:4x3`.

@@ -1,11 +1,10 @@
 //! What a loop needs of the rest: the gates as its evaluator, the candidates behind its solutions, and the texts about it.
 
-use crate::args::{Common, EvolveArgs};
+use crate::args::EvolveArgs;
 use crate::artifacts::Artifacts;
 use crate::catalog::{Catalog, Entry};
 use crate::error::CliError;
-use crate::{output, paths};
-use indicatif::ProgressBar;
+use crate::paths;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,11 +14,10 @@ use warpsmith_builtin::canonical_name;
 use warpsmith_eval::{CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject, evaluate};
 use warpsmith_evolve::driver::Evaluator;
 use warpsmith_evolve::estimate::{self, Launch};
-use warpsmith_evolve::event::{Effect, Refusal};
 use warpsmith_evolve::outcome::{Brief, MAX_FINDINGS, Resources};
 use warpsmith_evolve::request::ReplayLine;
-use warpsmith_evolve::{Estimate, Event, EvolveRecord, Judged, LoopRequest, Score, Solution, State, advice};
-use warpsmith_spec::record::{ResultRecord, VerdictWord};
+use warpsmith_evolve::{Estimate, Judged, LoopRequest, Score, Solution, State, advice};
+use warpsmith_spec::record::{AcceptRecord, ResultRecord, VerdictWord};
 use warpsmith_spec::workload::{Workload, expand};
 use warpsmith_spec::{Candidate, LeverValue, Setting, TaskSet, WorkloadRequest, target};
 use warpsmith_store::{LoopDir, text_hash};
@@ -37,26 +35,45 @@ pub struct Gates {
     tasks: TaskSet,
     include_root: Option<PathBuf>,
     headers: Arc<BTreeMap<String, String>>,
-    workloads: Vec<Workload>,
-    target: &'static target::Target,
-    device: &'static estimate::Device,
-    workers: usize,
+    pub(crate) workloads: Vec<Workload>,
+    /// As they were asked for.
+    pub(crate) shapes: Vec<String>,
+    pub(crate) target: &'static target::Target,
+    pub(crate) device: &'static estimate::Device,
+    pub(crate) workers: usize,
     /// The error of the environment that ended an evaluation.
     failure: Mutex<Option<CliError>>,
 }
 
+/// On what solutions are judged.
+pub struct Judging<'a> {
+    pub task: &'a str,
+    /// As they were asked for; none: the task's default ones.
+    pub shapes: &'a [String],
+    pub target: &'a str,
+    /// Whose rates the estimate takes.
+    pub device: &'a str,
+}
+
+impl<'a> From<&'a LoopRequest> for Judging<'a> {
+    fn from(request: &'a LoopRequest) -> Judging<'a> {
+        let LoopRequest { task, shapes, target, device, .. } = request;
+        Judging { task, shapes, target, device }
+    }
+}
+
 /// Oracles of the loop's workloads.
 pub struct Bench {
-    oracles: Oracles,
-    machine: PtxMachine,
-    passes: Passes,
+    pub(crate) oracles: Oracles,
+    pub(crate) machine: PtxMachine,
+    pub(crate) passes: Passes,
 }
 
 impl Default for Bench {
     fn default() -> Bench {
         Bench {
             oracles: Oracles::with_fresh_rows(),
-            machine: PtxMachine::new(1),
+            machine: PtxMachine::new(1).counting(),
             passes: Passes::new(paths::cache_dir().join("passes")),
         }
     }
@@ -65,14 +82,14 @@ impl Default for Bench {
 impl Gates {
     pub fn new(
         catalog: &Catalog,
-        request: &LoopRequest,
+        request: &Judging,
         entries: Vec<Entry>,
         workers: Option<usize>,
         run: &Path,
     ) -> Result<Gates, CliError> {
-        let task = catalog.tasks.find(&request.task)?;
+        let task = catalog.tasks.find(request.task)?;
         let first = entries.first().ok_or_else(|| CliError::usage("unknown-name", "the loop has no candidate"))?;
-        let asked = WorkloadRequest { shapes: request.shapes.clone(), ..WorkloadRequest::default() };
+        let asked = WorkloadRequest { shapes: request.shapes.to_vec(), ..WorkloadRequest::default() };
         let workloads = expand(task, &first.candidate, &asked)?;
         let mut subjects = BTreeMap::new();
         let include_root = first.folder.clone();
@@ -87,8 +104,6 @@ impl Gates {
             subjects.insert(sha, Arc::new(subject));
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let device = estimate::device(&request.device)
-            .ok_or_else(|| CliError::usage("unknown-name", format!("there is no model of {}", request.device)))?;
         Ok(Gates {
             subjects: RwLock::new(subjects),
             run: run.to_path_buf(),
@@ -96,8 +111,9 @@ impl Gates {
             include_root,
             headers: catalog.headers.clone(),
             workloads,
-            target: target::find(&request.target)?,
-            device,
+            shapes: request.shapes.to_vec(),
+            target: target::find(request.target)?,
+            device: estimate::like(request.device),
             workers: workers.unwrap_or(cores).clamp(1, 256),
             failure: Mutex::default(),
         })
@@ -108,7 +124,7 @@ impl Gates {
     }
 
     /// The candidate behind a solution; one that was proposed since the loop began is read from its folder.
-    fn subject(&self, solution: &Solution) -> Result<Arc<Subject>, CliError> {
+    pub(crate) fn subject(&self, solution: &Solution) -> Result<Arc<Subject>, CliError> {
         let sha = &solution.source_sha256;
         if let Some(subject) = self.subjects.read().unwrap_or_else(PoisonError::into_inner).get(sha) {
             return Ok(subject.clone());
@@ -125,6 +141,15 @@ impl Gates {
         Ok(subject)
     }
 
+    /// Keeps an error of the environment, for it ends the loop, and gives its words.
+    pub(crate) fn kept<T>(&self, answer: Result<T, CliError>) -> Result<T, String> {
+        answer.map_err(|error| {
+            let text = error.record.message.clone();
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            text
+        })
+    }
+
     /// The error that ended the loop, if one did.
     pub fn outcome(&self) -> Option<CliError> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -137,18 +162,18 @@ impl Gates {
 
 /// Gates 1 and 2 on the PTX machine, and the estimate.
 pub struct GateEvaluator<'a> {
-    gates: &'a Gates,
-    compile: CompileGate<'a>,
-    bench: &'a Bench,
+    pub(crate) gates: &'a Gates,
+    pub(crate) compile: CompileGate<'a>,
+    pub(crate) bench: &'a Bench,
 }
 
 impl Evaluator for GateEvaluator<'_> {
     fn evaluate(&self, solution: &Solution) -> Result<Judged, String> {
-        self.judge(solution).map_err(|error| {
-            let text = error.record.message.clone();
-            self.gates.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            text
-        })
+        self.gates.kept(self.judge(solution))
+    }
+
+    fn code(&self, solution: &Solution) -> Option<String> {
+        self.code_of(solution).ok().flatten()
     }
 
     fn workers(&self) -> usize {
@@ -162,67 +187,160 @@ impl GateEvaluator<'_> {
         let gates = self.gates;
         let subject = gates.subject(solution)?;
         let setting = Setting { config: None, levers: solution.levers.clone() };
-        let bench = self.bench;
-        let context = Context {
-            compile: &self.compile,
-            backend: &bench.machine,
-            oracles: &bench.oracles,
-            numerics: NumericsChoice::Faithful,
-            passes: Some(&bench.passes),
-            compile_only: false,
-            sanitizer: None,
-        };
-        let mut judged = Judged {
-            verdict: VerdictWord::Passed,
-            findings: Vec::new(),
-            score: None,
-            resources: None,
-            code_sha256: None,
-            duplicate_of: None,
-            insights: Vec::new(),
-            wrong_at: Vec::new(),
-            seconds: 0.0,
-            gpu_seconds: 0.0,
-        };
-        let mut figures = BTreeMap::new();
-        let mut code = String::new();
+        let mut judged = Judged::of(VerdictWord::Passed);
+        let (mut figures, mut results) = (BTreeMap::new(), Vec::new());
         for workload in &gates.workloads {
             if subject.candidate.applicable(&setting, workload, gates.target).is_err() {
                 continue;
             }
-            let result = evaluate(&context, &subject, &setting, workload, gates.target)?;
-            judged.resources = resources(&result, gates.target.name).or(judged.resources);
-            if result.verdict != VerdictWord::Passed {
-                judged.verdict = result.verdict;
-                judged.findings = result
-                    .findings
-                    .iter()
-                    .take(MAX_FINDINGS)
-                    .map(|f| Brief { code: f.code.clone(), message: f.message.clone(), line: f.line })
-                    .collect();
-                judged.wrong_at = wrong_at(&result, &shape_name(workload));
+            let result = self.on_machine(&subject, &setting, workload)?;
+            take(&mut judged, &result, workload, gates.target.name);
+            if !judged.passed() {
                 break;
             }
-            let plan = subject.candidate.resolve(&subject.task, &setting, workload, gates.target);
-            let launches = plan.ok().and_then(|plan| launches(&result, &plan, gates.target.name));
-            if let Some((launches, text)) = launches
+            if let Some(launches) = self.launches(&subject, &setting, workload, &result)?
                 && let Some(cycles) = estimate::cycles(gates.device, &launches)
             {
-                let _ = write!(code, "{}{text};", hashes(&result, gates.target.name));
                 // The workload that costs most is the one to be told of.
                 if figures.values().all(|f| *f < cycles) {
-                    judged.insights = advice::of(gates.device, &shape_name(workload), &launches);
+                    judged.insights = self.insights(workload, &launches, &result);
                 }
                 figures.insert(shape_name(workload), cycles);
             }
+            results.push(result);
         }
         if judged.passed() {
             judged.score = Estimate::new(gates.device.name, estimate::MODEL, figures).map(Score::Estimate);
-            judged.code_sha256 = Some(text_hash(&code));
         }
+        judged.accept = accept(&subject, &results);
+        judged.code_sha256 = self.code_of(solution)?;
         judged.seconds = began.elapsed().as_secs_f64();
         Ok(judged)
     }
+
+    /// Gates 1 and 2 on the PTX machine.
+    pub(crate) fn on_machine(
+        &self,
+        subject: &Subject,
+        setting: &Setting,
+        workload: &Workload,
+    ) -> Result<ResultRecord, CliError> {
+        let context = Context {
+            compile: &self.compile,
+            backend: &self.bench.machine,
+            oracles: &self.bench.oracles,
+            numerics: NumericsChoice::Faithful,
+            passes: Some(&self.bench.passes),
+            compile_only: false,
+            sanitizer: None,
+        };
+        Ok(evaluate(&context, subject, setting, workload, self.gates.target)?)
+    }
+
+    /// Names all that executes, over all workloads: the PTX but for where its lines come from, and the launches. None where it does not
+    /// compile. Two texts that differ in comments, names and dead code are one.
+    pub(crate) fn code_of(&self, solution: &Solution) -> Result<Option<String>, CliError> {
+        let gates = self.gates;
+        let subject = gates.subject(solution)?;
+        let setting = Setting { config: None, levers: solution.levers.clone() };
+        let mut text = String::new();
+        for workload in &gates.workloads {
+            if subject.candidate.applicable(&setting, workload, gates.target).is_err() {
+                continue;
+            }
+            let Ok(plan) = subject.candidate.resolve(&subject.task, &setting, workload, gates.target) else {
+                return Ok(None);
+            };
+            let compiled = self.compile.judge(&subject, &setting, workload, Some(&plan))?;
+            let Some(artifact) = compiled.artifacts.get(gates.target.name).filter(|_| compiled.passed()) else {
+                return Ok(None);
+            };
+            let lines =
+                artifact.ptx.lines().map(str::trim).filter(|l| {
+                    !(l.is_empty() || l.starts_with("//") || l.starts_with(".loc") || l.starts_with(".file"))
+                });
+            // Debug sections stand at the end and hold line tables only.
+            let lines: Vec<&str> = lines.take_while(|l| !l.starts_with(".section")).collect();
+            let _ = write!(text, "{} {} ", shape_name(workload), text_hash(&lines.join("\n")));
+            for step in &plan.launches {
+                let (grid, block, cluster) = (step.grid, step.block, step.cluster);
+                let _ =
+                    write!(text, "{} {grid:?}{block:?}{cluster:?}{} {:?} ", step.entry, step.shared_bytes, step.args);
+            }
+            let _ = writeln!(text, "{:?}", plan.workspaces);
+        }
+        Ok(Some(text_hash(&text)))
+    }
+
+    /// The launches of one workload with what they counted. None where it was not executed on the machine.
+    pub(crate) fn launches(
+        &self,
+        subject: &Subject,
+        setting: &Setting,
+        workload: &Workload,
+        result: &ResultRecord,
+    ) -> Result<Option<Vec<Launch>>, CliError> {
+        let target = self.gates.target;
+        let plan = subject.candidate.resolve(&subject.task, setting, workload, target);
+        let (Ok(plan), Some(execution), Some(entries)) = (plan, &result.execution, result.compile.get(target.name))
+        else {
+            return Ok(None);
+        };
+        let oracle = self.bench.oracles.get(&subject.task, workload)?;
+        let inputs = oracle.inputs.tensors.iter().map(|t| t.bytes.len() as u64).sum::<u64>();
+        let tensor_bytes = inputs + oracle.inputs.outputs.iter().map(|o| o.bytes() as u64).sum::<u64>();
+        let mut launches = Vec::new();
+        for (step, done) in plan.launches.iter().zip(&execution.launches) {
+            let Some(entry) = entries.get(&step.entry) else { return Ok(None) };
+            launches.push(Launch {
+                ctas: step.grid.iter().map(|n| u64::from(*n)).product(),
+                threads_per_cta: step.block.iter().product(),
+                registers: entry.registers,
+                shared_bytes: u64::from(entry.shared_bytes) + step.shared_bytes,
+                spill_bytes: u64::from(entry.spill_bytes),
+                opcodes: done.opcodes.clone(),
+                tensor_bytes: if launches.is_empty() { tensor_bytes } else { 0 },
+                ..Launch::default()
+            });
+        }
+        if let Some(t) = execution.traffic {
+            estimate::spread_traffic(
+                &mut launches,
+                t.shared_wavefronts.saturating_sub(t.shared_ideal),
+                t.global_sectors,
+            );
+        }
+        Ok(Some(launches))
+    }
+
+    /// What the gates saw of a solution, as sentences.
+    pub(crate) fn insights(&self, workload: &Workload, launches: &[Launch], result: &ResultRecord) -> Vec<String> {
+        let shape = shape_name(workload);
+        let mut lines = advice::of(self.gates.device, &shape, launches);
+        let execution = result.execution.iter().flat_map(|e| &e.lines);
+        lines.extend(advice::conflicts(&shape, execution));
+        lines
+    }
+}
+
+/// What a result adds to a judgement: resources, and where it failed what was found.
+pub(crate) fn take(judged: &mut Judged, result: &ResultRecord, workload: &Workload, target: &str) {
+    judged.resources = resources(result, target).or(judged.resources);
+    if result.verdict != VerdictWord::Passed {
+        judged.verdict = result.verdict;
+        judged.findings = result
+            .findings
+            .iter()
+            .take(MAX_FINDINGS)
+            .map(|f| Brief { code: f.code.clone(), message: f.message.clone(), line: f.line })
+            .collect();
+        judged.wrong_at = wrong_at(result, &shape_name(workload));
+    }
+}
+
+/// The task's criteria over the results of all workloads.
+pub(crate) fn accept(subject: &Subject, results: &[ResultRecord]) -> Vec<AcceptRecord> {
+    subject.task.accept.iter().map(|criterion| criterion.judge(results)).collect()
 }
 
 /// The shape that failed, and the maps of the errors of its outputs.
@@ -255,13 +373,8 @@ fn wrong_at(result: &ResultRecord, shape: &str) -> Vec<String> {
 }
 
 /// `mission`, or `mission causal`.
-fn shape_name(workload: &Workload) -> String {
+pub(crate) fn shape_name(workload: &Workload) -> String {
     if workload.causal { format!("{} causal", workload.shape) } else { workload.shape.clone() }
-}
-
-fn hashes(result: &ResultRecord, target: &str) -> String {
-    let entries = result.compile.get(target).into_iter().flatten();
-    entries.map(|(name, e)| format!("{name}={} ", e.ptx_sha256)).collect()
 }
 
 fn resources(result: &ResultRecord, target: &str) -> Option<Resources> {
@@ -273,29 +386,6 @@ fn resources(result: &ResultRecord, target: &str) -> Option<Resources> {
             spill_bytes: u64::from(e.spill_bytes),
         })
         .max_by_key(|r| (r.registers, r.shared_bytes))
-}
-
-/// The launches of one workload with what they counted, and as text.
-fn launches(result: &ResultRecord, plan: &warpsmith_spec::ResolvedPlan, target: &str) -> Option<(Vec<Launch>, String)> {
-    let executed = &result.execution.as_ref()?.launches;
-    let entries = result.compile.get(target)?;
-    let mut launches = Vec::new();
-    let mut text = String::new();
-    for (step, done) in plan.launches.iter().zip(executed) {
-        let entry = entries.get(&step.entry)?;
-        let _ = write!(text, "{:?}{:?}{}", step.grid, step.block, step.shared_bytes);
-        launches.push(Launch {
-            ctas: step.grid.iter().map(|n| u64::from(*n)).product(),
-            threads_per_cta: step.block.iter().product(),
-            registers: entry.registers,
-            shared_bytes: u64::from(entry.shared_bytes) + step.shared_bytes,
-            spill_bytes: u64::from(entry.spill_bytes),
-            opcodes: done.opcodes.clone(),
-            bank_conflicts: 0,
-            tensor_bytes: 0,
-        });
-    }
-    Some((launches, text))
 }
 
 /// The candidates behind a loop's solutions: the start as it is named in the journal, others by their kept texts.
@@ -365,119 +455,4 @@ pub fn replay_lines(catalog: &Catalog, start: &Entry, args: &EvolveArgs) -> Resu
         });
     }
     Ok(lines)
-}
-
-/// Live progress: what is best so far, and each improvement as it is found.
-pub struct Observed<'a> {
-    bar: &'a ProgressBar,
-    verbose: bool,
-    told: usize,
-}
-
-impl<'a> Observed<'a> {
-    pub fn new(bar: &'a ProgressBar, common: &Common) -> Observed<'a> {
-        Observed { bar, verbose: common.verbose && !common.json, told: 0 }
-    }
-
-    pub fn told(&mut self, event: &Event, state: &State) {
-        match event {
-            Event::Evaluated { .. } => {}
-            Event::Asked { asked: Effect::Propose { turn, fixes, .. } } => {
-                let what = fixes.map_or_else(String::new, |id| format!(" to mend #{id}"));
-                return self.bar.set_message(format!("asking for proposal {turn}{what}"));
-            }
-            Event::Answered { turn, refusals, failure, .. } if self.verbose => {
-                let why = failure.iter().cloned().chain(refusals.iter().map(Refusal::words));
-                return why.for_each(|why| output::err(&format!("proposal {turn}: {why}\n")));
-            }
-            _ => return,
-        }
-        self.bar.set_position(state.account.evaluations);
-        let gain = state.best.and_then(|b| state.score(b)?.gain_over(state.score(0)?));
-        let failed = state.judged.values().filter(|j| !j.passed()).count();
-        let gain = gain.map_or_else(String::new, |g| format!("{:.2}x the start, ", g.ratio));
-        self.bar.set_message(format!("best {gain}{failed} failed"));
-        for step in state.improvements.iter().skip(self.told.max(1)) {
-            if self.verbose {
-                let change = &state.solutions[step.id as usize].change;
-                output::err(&format!("#{} {:.3}x better: {change}\n", step.id, step.gain));
-            }
-        }
-        self.told = state.improvements.len();
-    }
-}
-
-/// The texts about a loop.
-pub struct Outcomes<'a> {
-    pub state: &'a State,
-    pub record: &'a EvolveRecord,
-}
-
-impl Outcomes<'_> {
-    pub fn terminal(&self) -> String {
-        let r = self.record;
-        let mut text = String::new();
-        let verdicts: Vec<String> = r.verdicts.iter().map(|(word, n)| format!("{n} {word}")).collect();
-        let _ = writeln!(text, "{} evaluations: {}", r.evaluations, verdicts.join(", "));
-        if r.spent.calls > 0 {
-            let refused = self.state.refusals.len();
-            let _ = writeln!(
-                text,
-                "{} calls, {} tokens, {:.4} USD; {refused} answers or parts of them were no new candidate",
-                r.spent.calls, r.spent.tokens, r.spent.usd
-            );
-        }
-        for step in &self.state.improvements {
-            let solution = &self.state.solutions[step.id as usize];
-            if step.id > 0 {
-                let _ = writeln!(text, "  {:>4} evaluations  {:.3}x  {}", step.evaluations, step.gain, solution.change);
-            }
-        }
-        match &r.best {
-            Some(best) => {
-                let levers: Vec<String> = best.levers.iter().map(|(k, v)| format!("{k}={v}")).collect();
-                let _ = writeln!(text, "best: {} with {}", best.candidate, levers.join(" "));
-                if let (Some(gain), Some(e)) = (best.gain, &best.estimate) {
-                    let _ = writeln!(
-                        text,
-                        "an estimate for {}, no time: {:.0} {}, {gain:.2}x better than the start ({})",
-                        e.device, e.value, e.unit, e.model
-                    );
-                }
-                let _ = writeln!(text, "passed on the PTX machine, not run on a GPU");
-            }
-            None => text.push_str("nothing passed\n"),
-        }
-        if let Some(reason) = &r.finished {
-            let _ = writeln!(text, "ended: {reason}");
-        }
-        text
-    }
-
-    pub fn markdown(&self) -> String {
-        let r = self.record;
-        let mut text = format!(
-            "# Evolution of {}\n\nTask {}, variant {}, seed {}; ranked by an estimate from the PTX machine's counters, which is no time.\n\n",
-            self.state.solutions[0].candidate, r.task, r.variant, r.seed
-        );
-        text.push_str("| # | from | change | verdict | estimate | gain over the start |\n|---|---|---|---|---|---|\n");
-        for solution in &self.state.solutions {
-            let Some(one) = warpsmith_evolve::record::solution(self.state, solution.id) else { continue };
-            let parents: Vec<String> = one.parents.iter().map(|p| format!("#{p}")).collect();
-            let estimate = one.estimate.map_or_else(String::new, |e| format!("{:.0} {}", e.value, e.unit));
-            let gain = one.gain.map_or_else(String::new, |g| format!("{g:.3}"));
-            let verdict = serde_json::to_value(one.verdict).ok().and_then(|v| v.as_str().map(str::to_string));
-            let best = if r.best.as_ref().is_some_and(|b| b.id == one.id) { " **best**" } else { "" };
-            let _ = writeln!(
-                text,
-                "| {}{best} | {} | {} | {} | {estimate} | {gain} |",
-                one.id,
-                parents.join(" "),
-                one.change.replace('|', "\\|"),
-                verdict.unwrap_or_default()
-            );
-        }
-        let _ = write!(text, "\n```\n{}```\n", self.terminal());
-        text
-    }
 }

@@ -10,20 +10,16 @@ use warpsmith_report::{Node, Search, search_html};
 pub fn page(state: &State, record: &EvolveRecord) -> String {
     let best = record.best.as_ref();
     let gain = best.and_then(|b| b.gain);
-    let timed = state.score(0).or(state.best.and_then(|b| state.score(b))).map(|s| matches!(s, Score::Timed(_)));
     let headline = match (best, gain) {
         (Some(b), Some(gain)) => format!("#{} is {gain:.2}x better than the start: {}", b.id, b.change),
         (Some(b), None) => format!("#{} passed: {}", b.id, b.change),
         (None, _) => "Nothing passed".into(),
     };
-    let measure = match timed {
-        Some(true) => format!("Ranked by times on the {}.", state.request.device),
-        _ => format!(
-            "Ranked by an estimate for the {} from the PTX machine's counters, which is no time. {}.",
-            state.request.device,
-            warpsmith_report::NOT_ON_A_GPU
-        ),
-    };
+    let mut measure = crate::evolve_text::ranked_by(state);
+    measure[..1].make_ascii_uppercase();
+    if state.request.backend == "ptx_machine" {
+        measure = format!("{measure} {}.", warpsmith_report::NOT_ON_A_GPU);
+    }
     search_html(&Search {
         run: record.run.name.clone(),
         warpsmith: record.run.warpsmith.clone(),
@@ -50,6 +46,14 @@ fn facts(state: &State, record: &EvolveRecord) -> Vec<(String, String)> {
     if let Some(best) = &record.best {
         let levers: Vec<String> = best.levers.iter().map(|(k, v)| format!("{k}={v}")).collect();
         facts.push(("best", format!("{} {}", best.candidate, levers.join(" "))));
+    }
+    for other in record.best.iter().flat_map(|b| &b.beside) {
+        let g = other.gain;
+        let what = if other.of == 0 { "beside the start" } else { "beside its parent" };
+        facts.push((what, format!("{:.3}x, 95% interval {:.3} to {:.3}, in common rounds", g.ratio, g.low, g.high)));
+    }
+    for held in &record.accept {
+        facts.push(("criterion", format!("{}: {}", held.criterion, held.status)));
     }
     if let Some(reason) = &record.finished {
         facts.push(("ended", reason.clone()));

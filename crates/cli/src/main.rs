@@ -7,6 +7,8 @@ mod cmd;
 mod error;
 mod evolve;
 mod evolve_page;
+mod evolve_text;
+mod evolve_timed;
 mod interrupt;
 mod on;
 mod on_compile;

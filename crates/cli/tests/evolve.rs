@@ -13,8 +13,21 @@ fn summary(place: &Place, run: &str) -> Value {
 #[test]
 fn from_a_corner_it_finds_something_better_that_passes() {
     let place = Place::new();
-    let output =
-        place.run(&["evolve", "--shapes", "tiny", "--start", "random", "--seed", "3", "--budget", "12", "--out", "r"]);
+    let output = place.run(&[
+        "evolve",
+        "--backend",
+        "cpu",
+        "--shapes",
+        "tiny",
+        "--start",
+        "random",
+        "--seed",
+        "3",
+        "--budget",
+        "12",
+        "--out",
+        "r",
+    ]);
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("an estimate") && said.contains("no time") && said.contains("not run on a GPU"), "{said}");
@@ -38,7 +51,7 @@ fn from_a_corner_it_finds_something_better_that_passes() {
 #[test]
 fn a_loop_that_was_cut_off_goes_on_to_the_same_end() {
     let place = Place::new();
-    let base = ["evolve", "--shapes", "tiny", "--variant", "full", "--seed", "7", "--budget", "8"];
+    let base = ["evolve", "--backend", "cpu", "--shapes", "tiny", "--variant", "full", "--seed", "7", "--budget", "8"];
     let whole = place.run(&[&base[..], &["--out", "whole"]].concat());
     assert_eq!(whole.status.code(), Some(0), "{}", text(&whole));
     let journal = fs::read(place.path().join("whole/journal.jsonl")).unwrap();
@@ -78,6 +91,8 @@ fn a_replay_keeps_only_what_passes() {
     fs::write(place.path().join("p.jsonl"), text_of_lines.join("\n")).unwrap();
     let output = place.run(&[
         "evolve",
+        "--backend",
+        "cpu",
         "--shapes",
         "tiny",
         "--proposer",
@@ -101,14 +116,14 @@ fn a_replay_keeps_only_what_passes() {
 fn wrong_usage_says_what_to_write() {
     let place = Place::new();
     for (arguments, says) in [
-        (&["evolve", "--budget", "many"][..], "evaluations=40"),
-        (&["evolve", "--proposer", "oracle"], "replay:FILE"),
-        (&["evolve", "--proposer", "replay:none.jsonl"], "none.jsonl"),
-        (&["evolve", "--estimate-for", "abacus"], "H100"),
-        (&["evolve", "--population", "elite:0"], "from 1 to 1000"),
+        (&["evolve", "--backend", "cpu", "--budget", "many"][..], "evaluations=40"),
+        (&["evolve", "--backend", "cpu", "--proposer", "oracle"], "replay:FILE"),
+        (&["evolve", "--backend", "cpu", "--proposer", "replay:none.jsonl"], "none.jsonl"),
+        (&["evolve", "--backend", "cpu", "--estimate-for", "abacus"], "H100"),
+        (&["evolve", "--backend", "cpu", "--population", "elite:0"], "from 1 to 1000"),
         (&["evolve", "--resume", "nowhere"], "nowhere"),
-        (&["evolve", "none.cu"], "none.cu"),
-        (&["evolve", "level_07", "--task", "fp16_sdpa"], "fp16_sdpa"),
+        (&["evolve", "--backend", "cpu", "none.cu"], "none.cu"),
+        (&["evolve", "--backend", "cpu", "level_07", "--task", "fp16_sdpa"], "fp16_sdpa"),
     ] {
         let output = place.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));

@@ -61,6 +61,8 @@ fn a_model_is_asked_in_each_format_and_each_variant() {
         let (model, base) = (format!("llm:{provider}/some-model"), server.url.clone());
         let arguments = [
             "evolve",
+            "--backend",
+            "cpu",
             &start,
             "--shapes",
             "tiny",
@@ -139,6 +141,8 @@ fn the_archive_holds_only_the_good() {
     let start = root().join("tests/candidates/right/local_array.cu").display().to_string();
     let output = place.run(&[
         "evolve",
+        "--backend",
+        "cpu",
         &start,
         "--shapes",
         "tiny",
@@ -182,6 +186,8 @@ fn a_loop_killed_in_a_call_asks_again_and_counts_it() {
     let agent = "agent:echo x >> calls; [ $(wc -l < calls) -gt 1 ] || sleep 60; echo 'levers: BLOCK_M=32'";
     let arguments = [
         "evolve",
+        "--backend",
+        "cpu",
         "level_07",
         "--shapes",
         "tiny",
@@ -220,7 +226,7 @@ fn a_loop_killed_in_a_call_asks_again_and_counts_it() {
 #[test]
 fn lessons_are_left_and_read_only_on_request() {
     let place = Place::new();
-    let base = ["evolve", "--shapes", "tiny", "--seed", "5", "--budget", "6"];
+    let base = ["evolve", "--backend", "cpu", "--shapes", "tiny", "--seed", "5", "--budget", "6"];
     assert_eq!(place.run(&[&base[..], &["--start", "random", "--out", "one"]].concat()).status.code(), Some(0));
     let lessons: Value =
         serde_json::from_str(&fs::read_to_string(place.path().join("one/lessons.json")).unwrap()).unwrap();
@@ -265,8 +271,17 @@ fn wrong_usage_says_what_to_write() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
         assert!(text(&output).contains(says), "{arguments:?}: {}", text(&output));
     }
-    let output =
-        place.run(&["evolve", "--shapes", "tiny", "--proposer", "llm:ollama/x", "--base-url", "http://127.0.0.1:9"]);
+    let output = place.run(&[
+        "evolve",
+        "--backend",
+        "cpu",
+        "--shapes",
+        "tiny",
+        "--proposer",
+        "llm:ollama/x",
+        "--base-url",
+        "http://127.0.0.1:9",
+    ]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
     assert!(text(&output).contains("proposer-unreachable"), "{}", text(&output));
 }

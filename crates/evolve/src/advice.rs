@@ -4,6 +4,7 @@
 
 use crate::estimate::{Device, Launch, Pipe, classify, occupancy};
 use std::collections::BTreeMap;
+use warpsmith_spec::record::LineRecord;
 
 /// Pipes and opcodes that are named.
 const MOST: usize = 4;
@@ -31,6 +32,10 @@ pub fn of(device: &Device, shape: &str, launches: &[Launch]) -> Vec<String> {
             lines
                 .push(format!("{shape}: {} wavefronts of shared memory lost to bank conflicts", launch.bank_conflicts));
         }
+        if launch.global_sectors > 0 && launch.tensor_bytes > 0 {
+            let times = 32.0 * launch.global_sectors as f64 / launch.tensor_bytes as f64;
+            lines.push(format!("{shape}: global memory moves {times:.1} times the tensors' bytes, in sectors of 32"));
+        }
     }
     let all: f64 = pipes.values().sum();
     if all > 0.0 {
@@ -51,6 +56,24 @@ pub fn of(device: &Device, shape: &str, launches: &[Launch]) -> Vec<String> {
     lines
 }
 
+/// The source lines that lose most wavefronts of shared memory to bank conflicts.
+pub fn conflicts<'a>(shape: &str, lines: impl Iterator<Item = &'a LineRecord>) -> Vec<String> {
+    let lost = |l: &LineRecord| l.traffic.shared_wavefronts.saturating_sub(l.traffic.shared_ideal);
+    let mut worst: Vec<(&LineRecord, u64)> = lines.map(|l| (l, lost(l))).filter(|(_, n)| *n > 0).collect();
+    let all: u64 = worst.iter().map(|(_, n)| n).sum();
+    worst.sort_by_key(|(l, n)| (std::cmp::Reverse(*n), l.file.clone(), l.line));
+    let place = |l: &LineRecord| match (&l.file, l.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file)),
+        _ => "a line that is not known".into(),
+    };
+    let told = worst.iter().take(MOST).map(|(l, n)| {
+        let percent = 100.0 * *n as f64 / all as f64;
+        let times = l.traffic.shared_wavefronts as f64 / l.traffic.shared_ideal.max(1) as f64;
+        format!("{shape}: bank conflicts at {}: {percent:.0}% of all, {times:.1} times the fewest wavefronts", place(l))
+    });
+    told.collect()
+}
+
 /// The pipe's name and the clocks that one warp-instruction takes of it.
 fn charged(device: &Device, opcode: &str) -> (&'static str, f64) {
     let (pipe, clocks) = classify(opcode);
@@ -60,8 +83,8 @@ fn charged(device: &Device, opcode: &str) -> (&'static str, f64) {
         Pipe::Special => ("special functions", clocks),
         Pipe::Narrow => ("narrow conversions", clocks),
         Pipe::Shared => ("shared memory and shuffles", clocks),
-        Pipe::Global => ("global memory", clocks),
-        Pipe::Control => ("control", clocks),
+        Pipe::Global | Pipe::Load => ("global memory", clocks),
+        Pipe::Control | Pipe::Barrier | Pipe::Free => ("control", clocks),
         Pipe::Tensor { macs, bits: 8 } => ("tensor cores", f64::from(macs) / device.mma_8bit),
         Pipe::Tensor { macs, .. } => ("tensor cores", f64::from(macs) / device.mma_16bit),
     }
@@ -70,6 +93,7 @@ fn charged(device: &Device, opcode: &str) -> (&'static str, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warpsmith_spec::record::TrafficRecord;
 
     #[test]
     fn the_busiest_pipe_comes_first() {
@@ -81,8 +105,7 @@ mod tests {
             shared_bytes: 40_000,
             spill_bytes: 16,
             opcodes,
-            bank_conflicts: 0,
-            tensor_bytes: 0,
+            ..Launch::default()
         };
         let device = crate::estimate::device("L4").unwrap();
         let text = of(device, "tiny", &[launch]).join("\n");
@@ -91,5 +114,19 @@ mod tests {
             assert!(text.contains(says), "{says}: {text}");
         }
         assert_eq!(of(device, "tiny", &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn lines_that_conflict_most_are_named() {
+        let line = |line: u32, wavefronts: u64, ideal: u64| LineRecord {
+            file: Some("<root>/k.cu".into()),
+            line: Some(line),
+            traffic: TrafficRecord { shared_wavefronts: wavefronts, shared_ideal: ideal, ..TrafficRecord::default() },
+            ..LineRecord::default()
+        };
+        let lines = [line(3, 10, 10), line(7, 400, 100), line(9, 200, 100)];
+        let told = conflicts("tiny", lines.iter());
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("k.cu:7: 75% of all, 4.0 times"), "{told:?}");
     }
 }

@@ -87,6 +87,11 @@ impl Archive {
         }
     }
 
+    /// Takes a member out.
+    pub fn remove(&mut self, id: u64) {
+        self.islands.iter_mut().for_each(|island| island.retain(|m| m.id != id));
+    }
+
     fn migrate(&mut self, keep: usize) {
         let bests: Vec<Option<Member>> = self.islands.iter().map(|i| i.first().copied()).collect();
         let n = self.islands.len();

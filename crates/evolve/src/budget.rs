@@ -16,6 +16,9 @@ pub struct Budget {
     pub gpu_seconds: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// Fixer turns of the whole loop; reaching it ends the mending, not the loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixes: Option<u64>,
 }
 
 /// Where only other limits are given.
@@ -41,6 +44,7 @@ impl Default for Budget {
             usd: None,
             gpu_seconds: None,
             seconds: None,
+            fixes: None,
         }
     }
 }
@@ -68,6 +72,7 @@ impl std::str::FromStr for Budget {
             match name {
                 "evaluations" => budget.evaluations = whole(name, value)?,
                 "calls" => budget.calls = Some(whole(name, value)?),
+                "fixes" => budget.fixes = Some(whole(name, value)?),
                 "tokens" => budget.tokens = Some(whole(name, value)?),
                 "usd" => budget.usd = Some(number(name, value)?),
                 "gpu_seconds" => budget.gpu_seconds = Some(number(name, value)?),
@@ -92,6 +97,13 @@ pub struct Account {
     pub usd: f64,
     pub gpu_seconds: f64,
     pub seconds: f64,
+    /// Calls that were fixer turns.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fixes: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Budget {

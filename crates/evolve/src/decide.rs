@@ -1,5 +1,6 @@
 //! What a loop does next: a pure function of its state.
 
+use crate::archive::{Member, PopulationKind};
 use crate::event::{Effect, Refusal};
 use crate::proposer::{levers, replay};
 use crate::request::ProposerKind;
@@ -9,6 +10,9 @@ use crate::state::State;
 
 /// Turns in a row without a solution after which a proposer outside is given up.
 pub const MAX_REFUSALS: usize = 20;
+
+/// Winners that are measured once more at most, each after the one before it failed then.
+pub const MAX_REMEASURED: usize = 5;
 
 /// The next thing to be done.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +56,9 @@ pub fn decide(state: &State) -> Action {
         && request.budget.reached(&state.account).is_none()
     {
         return Action::Ask { parents: parents.clone(), fixes: *fixes };
+    }
+    if let Some(best) = accepted(state) {
+        return finish(state, format!("#{best} holds all criteria of acceptance of the task"));
     }
     let left = request.budget.evaluations.saturating_sub(state.account.evaluations);
     let room = (request.batch.max(1) as u64).min(left) as usize;
@@ -98,7 +105,8 @@ fn external(state: &State) -> Option<Action> {
 
 /// The newest failed solution for which no fixer was asked and whose line of fixes is not used up.
 fn to_fix(state: &State) -> Option<u64> {
-    if state.request.fixes == 0 {
+    let spent = state.request.budget.fixes.is_some_and(|most| state.account.fixes >= most);
+    if state.request.fixes == 0 || spent {
         return None;
     }
     let failed = |s: &&Solution| s.id != 0 && state.judged.get(&s.id).is_some_and(|j| !j.passed());
@@ -119,21 +127,40 @@ fn fixes_before(state: &State, solution: &Solution) -> u64 {
     tries
 }
 
+/// The best, where it holds what the task demands and the loop was to go on until then.
+fn accepted(state: &State) -> Option<u64> {
+    let best = state.best.filter(|_| state.request.until_accepted)?;
+    state.judged.get(&best).filter(|j| j.accepted()).map(|_| best)
+}
+
 /// One parent, or by turns two where the variant crosses and the elite has two. None where nothing is correct yet.
 fn parents(state: &State) -> Vec<u64> {
-    let members = state.archive.members();
+    let members = island(state);
     if state.request.variant.has_history() && members.len() >= 2 && state.turns % 2 == 1 {
         let second = 1 + (state.draws(1).uniform(0) * (members.len() - 1) as f64) as usize;
         return vec![members[0].id, members[second.min(members.len() - 1)].id];
     }
-    let best = if state.request.variant.has_history() { members.first().map(|m| m.id) } else { state.best };
+    let islands = matches!(state.request.population, PopulationKind::Islands { .. });
+    let best = if state.request.variant.has_history() || islands { members.first().map(|m| m.id) } else { state.best };
     best.or(state.best).into_iter().collect()
+}
+
+/// The members from which this turn goes on: islands take turns, and one that is empty goes on from all.
+fn island(state: &State) -> Vec<Member> {
+    let islands = state.archive.islands();
+    let own = &islands[(state.turns % islands.len().max(1) as u64) as usize];
+    if own.is_empty() { state.archive.members() } else { own.clone() }
 }
 
 /// Times are measured once more for the winner; estimates would only repeat themselves.
 fn finish(state: &State, reason: String) -> Action {
     match state.best {
-        Some(best) if state.remeasured.is_none() && matches!(state.score(best), Some(Score::Timed(_))) => {
+        // One that fails is the best no longer, and the next one is measured; some have failed, and the rest is believed no less.
+        Some(best)
+            if !state.remeasured.contains_key(&best)
+                && state.remeasured.len() < MAX_REMEASURED
+                && matches!(state.score(best), Some(Score::Timed(_))) =>
+        {
             Action::Remeasure(best)
         }
         _ => Action::Finish(reason),

@@ -17,8 +17,13 @@ pub trait Evaluator: Sync {
     /// Judges one solution on all shapes. An error is the environment's failure, never the solution's.
     fn evaluate(&self, solution: &Solution) -> Result<Judged, String>;
 
-    /// Measures the winner once more.
-    fn remeasure(&self, solution: &Solution) -> Result<Judged, String> {
+    /// What names a solution's code, found without executing it; None where that cannot be told before.
+    fn code(&self, _solution: &Solution) -> Option<String> {
+        None
+    }
+
+    /// Measures the winner once more, beside these.
+    fn remeasure(&self, solution: &Solution, _beside: &[Solution]) -> Result<Judged, String> {
         self.evaluate(solution)
     }
 
@@ -141,7 +146,8 @@ impl Driver<'_> {
             self.push(Event::Asked { asked })?;
         }
         let solutions: Vec<Solution> = ids.iter().map(|id| self.state.solutions[*id as usize].clone()).collect();
-        let answers = judge_all(self.evaluator, &solutions);
+        let state = &self.state;
+        let answers = judge_all(self.evaluator, &solutions, &|code| state.same_code(code));
         for (id, answer) in ids.iter().zip(answers) {
             let mut judged = match answer {
                 Ok(judged) => judged,
@@ -149,23 +155,24 @@ impl Driver<'_> {
                 Err(_) if cancelled() => return Ok(()),
                 Err(e) => return Err(DriverError::Evaluator(e)),
             };
-            judged.duplicate_of = self.twin(&judged);
+            judged.duplicate_of =
+                judged.code_sha256.as_deref().and_then(|code| self.state.same_code(code)).map(|(of, _)| of);
             self.push(Event::Evaluated { id: *id, judged: Box::new(judged) })?;
         }
         Ok(())
-    }
-
-    /// The earlier solution with the same code.
-    fn twin(&self, judged: &Judged) -> Option<u64> {
-        let code = judged.code_sha256.as_ref()?;
-        self.state.judged.iter().find(|(_, j)| j.code_sha256.as_ref() == Some(code)).map(|(id, _)| *id)
     }
 
     fn remeasure(&mut self, id: u64) -> Result<(), DriverError> {
         if let Some(asked) = effect(&Action::Remeasure(id), 0, None) {
             self.push(Event::Asked { asked })?;
         }
-        let judged = self.evaluator.remeasure(&self.state.solutions[id as usize]).map_err(DriverError::Evaluator)?;
+        let solution = &self.state.solutions[id as usize];
+        let mut beside: Vec<u64> = vec![0];
+        beside.extend(solution.parents.iter().filter(|p| self.state.score(**p).is_some()).take(1));
+        beside.retain(|of| *of != id && self.state.score(*of).is_some());
+        beside.dedup();
+        let beside: Vec<Solution> = beside.iter().map(|of| self.state.solutions[*of as usize].clone()).collect();
+        let judged = self.evaluator.remeasure(solution, &beside).map_err(DriverError::Evaluator)?;
         self.push(Event::Remeasured { id, judged: Box::new(judged) })
     }
 
@@ -212,7 +219,22 @@ impl Driver<'_> {
 }
 
 /// Judges all, as many at once as the evaluator has workers; answers in the order of the solutions.
-fn judge_all(evaluator: &dyn Evaluator, solutions: &[Solution]) -> Vec<Result<Judged, String>> {
+///
+/// `same` gives what was said of a code before: it is not judged again.
+fn judge_all(
+    evaluator: &dyn Evaluator,
+    solutions: &[Solution],
+    same: &(dyn Fn(&str) -> Option<(u64, Judged)> + Sync),
+) -> Vec<Result<Judged, String>> {
+    let judge = |solution: &Solution| {
+        let known = evaluator.code(solution).and_then(|code| same(&code));
+        match known {
+            Some((of, judged)) => {
+                Ok(Judged { duplicate_of: Some(of), seconds: 0.0, gpu_seconds: 0.0, beside: Vec::new(), ..judged })
+            }
+            None => evaluator.evaluate(solution),
+        }
+    };
     let next = AtomicUsize::new(0);
     let answers: Mutex<Vec<Option<Result<Judged, String>>>> = Mutex::new(solutions.iter().map(|_| None).collect());
     std::thread::scope(|scope| {
@@ -221,7 +243,7 @@ fn judge_all(evaluator: &dyn Evaluator, solutions: &[Solution]) -> Vec<Result<Ju
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(solution) = solutions.get(at) else { return };
-                    let answer = evaluator.evaluate(solution);
+                    let answer = judge(solution);
                     answers.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(answer);
                 }
             });

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 /// Changes whenever figures may.
-pub const MODEL: &str = "warpsmith-model/1";
+pub const MODEL: &str = "warpsmith-model/2";
 
 /// What a device gives each clock, per multiprocessor unless said.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,13 +26,17 @@ pub struct Device {
     pub mma_16bit: f64,
     /// Of 8-bit floats.
     pub mma_8bit: f64,
+    /// Conversions that ptxas adds to each m16n8k32 of 8-bit floats, and f32 additions, where the device has no such instruction.
+    pub mma_8bit_unpacks: f64,
+    pub mma_8bit_adds: f64,
     /// Bytes from DRAM, all multiprocessors together.
     pub dram_bytes: f64,
     /// Bytes from the L2, all together.
     pub l2_bytes: f64,
 }
 
-/// The devices that can be named. L4 and A100: data sheets. H100: `mma.sync` reaches 62% of the wgmma rate, and 8-bit floats run as 16-bit.
+/// The devices that can be named. L4 and A100: data sheets. H100: `mma.sync` reaches 62% of the wgmma rate, and 8-bit floats run as
+/// 16-bit: ptxas 13.0 makes 64 HMMA, 160 F2FP and 128 additional FADD of level_07's 32 products.
 pub const DEVICES: [Device; 4] = [
     Device {
         name: "L4",
@@ -43,6 +47,8 @@ pub const DEVICES: [Device; 4] = [
         shared_bytes: 102_400,
         mma_16bit: 512.0,
         mma_8bit: 1024.0,
+        mma_8bit_unpacks: 0.0,
+        mma_8bit_adds: 0.0,
         dram_bytes: 147.0,
         l2_bytes: 1500.0,
     },
@@ -55,6 +61,8 @@ pub const DEVICES: [Device; 4] = [
         shared_bytes: 167_936,
         mma_16bit: 1024.0,
         mma_8bit: 1024.0,
+        mma_8bit_unpacks: 0.0,
+        mma_8bit_adds: 0.0,
         dram_bytes: 1100.0,
         l2_bytes: 5120.0,
     },
@@ -67,6 +75,8 @@ pub const DEVICES: [Device; 4] = [
         shared_bytes: 233_472,
         mma_16bit: 1270.0,
         mma_8bit: 1100.0,
+        mma_8bit_unpacks: 5.0,
+        mma_8bit_adds: 4.0,
         dram_bytes: 1900.0,
         l2_bytes: 3000.0,
     },
@@ -79,6 +89,8 @@ pub const DEVICES: [Device; 4] = [
         shared_bytes: 233_472,
         mma_16bit: 1270.0,
         mma_8bit: 1100.0,
+        mma_8bit_unpacks: 5.0,
+        mma_8bit_adds: 4.0,
         dram_bytes: 2700.0,
         l2_bytes: 3000.0,
     },
@@ -87,6 +99,12 @@ pub const DEVICES: [Device; 4] = [
 /// The device of this name.
 pub fn device(name: &str) -> Option<&'static Device> {
     DEVICES.iter().find(|d| d.name.eq_ignore_ascii_case(name))
+}
+
+/// The device whose name is part of a longer one (`NVIDIA H200`), else the first.
+pub fn like(name: &str) -> &'static Device {
+    let name = name.to_ascii_uppercase();
+    DEVICES.iter().rev().find(|d| name.contains(d.name)).unwrap_or(&DEVICES[0])
 }
 
 /// One launch as it was executed.
@@ -103,8 +121,30 @@ pub struct Launch {
     pub opcodes: BTreeMap<String, u64>,
     /// Shared-memory wavefronts beyond one for each 128 bytes; 0 where they were not counted.
     pub bank_conflicts: u64,
+    /// Sectors of 32 bytes of global memory that the accesses of warps touch; 0 where they were not counted.
+    pub global_sectors: u64,
     /// Bytes of inputs and outputs, each once.
     pub tensor_bytes: u64,
+}
+
+/// Shares what was counted over all launches among them: conflicts by what each charges to shared memory, sectors by what to global memory.
+pub fn spread_traffic(launches: &mut [Launch], bank_conflicts: u64, global_sectors: u64) {
+    let same = |pipe: Pipe| if pipe == Pipe::Load { Pipe::Global } else { pipe };
+    let charged = |launch: &Launch, wanted: Pipe| -> f64 {
+        let clocks = launch.opcodes.iter().map(|(opcode, n)| (classify(opcode), *n as f64));
+        clocks.filter(|((pipe, _), _)| same(*pipe) == wanted).map(|((_, clocks), n)| clocks * n).sum()
+    };
+    for (wanted, total) in [(Pipe::Shared, bank_conflicts), (Pipe::Global, global_sectors)] {
+        let shares: Vec<f64> = launches.iter().map(|l| charged(l, wanted)).collect();
+        let all: f64 = shares.iter().sum();
+        for (launch, share) in launches.iter_mut().zip(shares) {
+            let part = if all > 0.0 { (total as f64 * share / all).round() as u64 } else { 0 };
+            match wanted {
+                Pipe::Shared => launch.bank_conflicts = part,
+                _ => launch.global_sectors = part,
+            }
+        }
+    }
 }
 
 /// What an instruction is charged to.
@@ -120,11 +160,17 @@ pub enum Pipe {
     Narrow,
     /// 32 lanes: shared memory, shuffles.
     Shared,
-    /// Global and local memory.
+    /// Global and local memory, copies that nobody waits for at once.
     Global,
+    /// Loads of global memory whose value the warp waits for.
+    Load,
+    /// Barriers of a CTA.
+    Barrier,
+    /// Moves between registers, which the machine's code does without.
+    Free,
     /// Tensor cores, in multiply-adds.
     Tensor { macs: u32, bits: u8 },
-    /// Barriers, branches, moves that cost a slot at most.
+    /// Branches and whatever costs a slot at most.
     Control,
 }
 
@@ -134,7 +180,8 @@ pub fn classify(opcode: &str) -> (Pipe, f64) {
     let has = |word: &str| words.contains(&word);
     match words[0] {
         "mma" | "wmma" if has("mma") || words[0] == "mma" => (tensor(&words), 0.0),
-        "wmma" => (Pipe::Shared, 4.0),
+        // A tile of 16 x 16: 512 bytes of f16, 1024 of f32.
+        "wmma" => (Pipe::Shared, if has("f32") { 8.0 } else { 4.0 }),
         "ex2" | "lg2" | "rcp" | "rsqrt" | "sqrt" | "sin" | "cos" | "tanh" | "div"
             if has("f32") || has("f16") || has("f16x2") =>
         {
@@ -142,6 +189,8 @@ pub fn classify(opcode: &str) -> (Pipe, f64) {
         }
         "cvt" if has("e4m3x2") || has("e5m2x2") || has("f16x2") || has("bf16x2") => (Pipe::Narrow, 1.0),
         "cvt" if has("f32") && (has("f16") || has("bf16")) => (Pipe::Narrow, 1.0),
+        // Between whole numbers it is a choice of registers.
+        "cvt" if words[1..].iter().all(|w| w.starts_with(['u', 's'])) => (Pipe::Free, 0.0),
         "cvt" => (Pipe::Special, 2.0),
         "fma" | "add" | "sub" | "mul" | "mad"
             if has("f32") || has("f16") || has("f16x2") || has("bf16x2") || has("ftz") =>
@@ -162,9 +211,12 @@ pub fn classify(opcode: &str) -> (Pipe, f64) {
         "shfl" | "movmatrix" | "redux" => (Pipe::Shared, 1.0),
         "ld" | "st" | "atom" | "red" if has("shared") => (Pipe::Shared, vector(&words)),
         "ld" | "st" | "atom" | "red" if has("param") || has("const") => (Pipe::Control, 0.25),
-        "ld" | "st" | "atom" | "red" => (Pipe::Global, vector(&words)),
+        "ld" | "atom" => (Pipe::Load, vector(&words)),
+        "st" | "red" => (Pipe::Global, vector(&words)),
         "cp" if has("async") && !has("wait_group") && !has("commit_group") && !has("wait_all") => (Pipe::Global, 4.0),
-        "bar" | "barrier" | "bra" | "ret" | "exit" | "mov" | "cp" | "membar" | "fence" | "cvta" | "call" => {
+        "bar" | "barrier" if !has("warp") && !has("arrive") => (Pipe::Barrier, 0.25),
+        "mov" => (Pipe::Free, 0.0),
+        "bar" | "barrier" | "bra" | "ret" | "exit" | "cp" | "membar" | "fence" | "cvta" | "call" => {
             (Pipe::Control, 0.25)
         }
         _ => (Pipe::Integer, 0.5),
@@ -237,30 +289,17 @@ pub fn launch_cycles(device: &Device, launch: &Launch) -> Option<f64> {
     let per_cta = 1.0 / launch.ctas as f64;
     // A multiprocessor's share, by the CTAs that the fullest one gets.
     let ctas = (launch.ctas as f64 / sms).ceil();
-    let mut pipes: BTreeMap<&'static str, f64> = BTreeMap::new();
-    let (mut issue, mut chain) = (0.0, 0.0);
     let warps = f64::from(launch.threads_per_cta.div_ceil(32).max(1));
+    let mut work = Work::default();
     for (opcode, n) in &launch.opcodes {
-        let n = *n as f64 * per_cta;
-        let (pipe, clocks) = classify(opcode);
-        let (name, clocks, latency) = match pipe {
-            Pipe::Float => ("float", clocks, 4.0),
-            Pipe::Integer => ("integer", clocks, 5.0),
-            Pipe::Special => ("special", clocks, 20.0),
-            Pipe::Narrow => ("narrow", clocks, 8.0),
-            Pipe::Shared => ("shared", clocks, 24.0),
-            Pipe::Global => ("global", clocks, 60.0),
-            Pipe::Control => ("control", 0.0, 4.0),
-            Pipe::Tensor { macs, bits } => {
-                let rate = if bits == 8 { device.mma_8bit } else { device.mma_16bit };
-                ("tensor", f64::from(macs) / rate, 18.0)
-            }
-        };
-        *pipes.entry(name).or_default() += n * clocks;
-        issue += n * 0.25;
-        // A warp's own chain: instructions of one warp follow each other at a third of their latency, for a compiler interleaves them.
-        chain += n / warps * latency / 3.0;
+        work.charge(device, opcode, *n as f64 * per_cta);
     }
+    let Work { mut pipes, issue, chain } = work;
+    // Where warps hand work to each other, one of them at least computes nothing.
+    let has = |word: &str| launch.opcodes.keys().any(|o| o.starts_with(word));
+    let idle = if has("bar.arrive") || has("barrier.arrive") || has("mbarrier") { 1.0 } else { 0.0 };
+    // A warp's own chain: instructions of one warp follow each other at a third of their latency, for a compiler interleaves them.
+    let chain = chain / (warps - idle).max(1.0) / 3.0;
     *pipes.entry("shared").or_default() += launch.bank_conflicts as f64 * per_cta;
     *pipes.entry("global").or_default() += launch.spill_bytes as f64 * f64::from(launch.threads_per_cta) / 32.0;
     let busiest = pipes.values().copied().fold(issue, f64::max);
@@ -273,8 +312,60 @@ pub fn launch_cycles(device: &Device, launch: &Launch) -> Option<f64> {
     let throughput = ctas * (busiest + exposed);
     let latency = waves * chain;
     let memory = launch.tensor_bytes as f64 / device.dram_bytes;
-    // Launch, first loads and the last stores of a CTA.
-    Some(throughput.max(latency).max(memory) + 0.25 * throughput.min(latency) + 1500.0)
+    let l2 = launch.global_sectors as f64 * 32.0 / device.l2_bytes;
+    Some(throughput.max(latency).max(memory).max(l2) + 0.25 * throughput.min(latency) + LAUNCH)
+}
+
+/// Launch, first loads and the last stores of a CTA.
+const LAUNCH: f64 = 2500.0;
+
+/// What a CTA charges to pipes, in clocks, to issue slots, and to the latencies of all its warps.
+#[derive(Default)]
+struct Work {
+    pipes: BTreeMap<&'static str, f64>,
+    issue: f64,
+    chain: f64,
+}
+
+impl Work {
+    fn charge(&mut self, device: &Device, opcode: &str, n: f64) {
+        let (pipe, clocks) = classify(opcode);
+        let (name, clocks, latency) = match pipe {
+            Pipe::Float => ("float", clocks, 4.0),
+            Pipe::Integer => ("integer", clocks, 5.0),
+            Pipe::Special => ("special", clocks, 20.0),
+            Pipe::Narrow => ("narrow", clocks, 8.0),
+            Pipe::Shared => ("shared", clocks, 24.0),
+            Pipe::Global => ("global", clocks, 60.0),
+            Pipe::Load => ("global", clocks, 200.0),
+            Pipe::Barrier => ("control", 0.0, 90.0),
+            Pipe::Control => ("control", 0.0, 4.0),
+            Pipe::Free => return,
+            Pipe::Tensor { macs, bits } => {
+                // A product of twice the depth passes through twice.
+                let deep = f64::from(macs) / if bits == 8 && device.mma_8bit_unpacks == 0.0 { 4096.0 } else { 2048.0 };
+                if bits == 8 {
+                    self.unpack(device, n * f64::from(macs) / 4096.0);
+                }
+                let rate = if bits == 8 { device.mma_8bit } else { device.mma_16bit };
+                ("tensor", f64::from(macs) / rate, 25.0 * deep)
+            }
+        };
+        self.pipes.entry(name).and_modify(|c| *c += n * clocks).or_insert(n * clocks);
+        self.issue += n * 0.25;
+        self.chain += n * latency;
+    }
+
+    /// What 8-bit products cost more on a device that has none.
+    fn unpack(&mut self, device: &Device, products: f64) {
+        let (unpacks, adds) = (products * device.mma_8bit_unpacks, products * device.mma_8bit_adds);
+        if unpacks > 0.0 {
+            *self.pipes.entry("narrow").or_default() += unpacks;
+            *self.pipes.entry("float").or_default() += adds * 0.25;
+            self.issue += (unpacks + adds + products) * 0.25;
+            self.chain += unpacks * 8.0 + adds * 4.0;
+        }
+    }
 }
 
 /// Model cycles of launches one after the other. None where one cannot run on the device.
@@ -301,9 +392,14 @@ mod tests {
             ("ldmatrix.sync.aligned.m8n8.x4.shared.b16", Pipe::Shared),
             ("st.global.v4.u32", Pipe::Global),
             ("ld.param.u64", Pipe::Control),
+            ("ld.global.nc.v4.u32", Pipe::Load),
+            ("mov.f32", Pipe::Free),
+            ("cvt.u64.u32", Pipe::Free),
+            ("cvt.rn.f32.s32", Pipe::Special),
+            ("bar.warp.sync", Pipe::Control),
             ("cp.async.cg.shared.global", Pipe::Global),
             ("cp.async.wait_group", Pipe::Control),
-            ("bar.sync", Pipe::Control),
+            ("bar.sync", Pipe::Barrier),
             ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", Pipe::Tensor { macs: 4096, bits: 8 }),
             ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", Pipe::Tensor { macs: 2048, bits: 16 }),
             ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", Pipe::Tensor { macs: 4096, bits: 16 }),
@@ -341,6 +437,29 @@ mod tests {
         assert!(of(&Launch { bank_conflicts: 20_000_000, ..base.clone() }) > of(&base));
         assert!(of(&Launch { spill_bytes: 4096, ..base.clone() }) > of(&base));
         assert!(of(&Launch { registers: 255, ..base.clone() }) >= of(&base));
+        assert!(of(&Launch { global_sectors: 1 << 30, ..base.clone() }) > 2.0 * of(&base));
         assert_eq!(launch_cycles(l4, &Launch { shared_bytes: 1 << 20, ..base }), None);
+    }
+
+    /// 8-bit products are native on Ada, and made of 16-bit ones on Hopper, where they gain nothing.
+    #[test]
+    fn eight_bit_products_are_worth_what_the_device_makes_of_them() {
+        let narrow = launch(4096, &[("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", 4_000_000)]);
+        let wide = launch(4096, &[("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 8_000_000)]);
+        for (name, gains) in [("L4", true), ("H100", false), ("H200", false)] {
+            let of = |l: &Launch| launch_cycles(device(name).unwrap(), l).unwrap();
+            assert_eq!(of(&wide) > 1.3 * of(&narrow), gains, "{name}");
+        }
+    }
+
+    #[test]
+    fn traffic_is_shared_among_launches_by_what_they_access() {
+        let shared = launch(8, &[("ld.shared.v4.f32", 300), ("ld.global.f32", 10)]);
+        let global = launch(8, &[("ld.shared.v4.f32", 100), ("st.global.f32", 10)]);
+        let mut both = [shared, global];
+        spread_traffic(&mut both, 40, 7);
+        assert_eq!((both[0].bank_conflicts, both[1].bank_conflicts), (30, 10));
+        assert_eq!(both[0].global_sectors + both[1].global_sectors, 7);
+        spread_traffic(&mut [], 40, 7);
     }
 }

@@ -32,7 +32,7 @@ pub struct Lesson {
     /// The kernel that the loop began with.
     pub kernel: String,
     pub device: String,
-    /// `estimate` | `time`
+    /// `estimate` | `time` | `replay`
     pub measure: String,
     #[serde(flatten)]
     pub change: Change,
@@ -181,7 +181,13 @@ fn lesson(state: &State, kernel: &str, change: Change, all: Vec<(Option<Gain>, E
         task: state.request.task.clone(),
         kernel: kernel.into(),
         device: state.request.device.clone(),
-        measure: if timed { "time" } else { "estimate" }.into(),
+        // What a file replays teaches nothing about a device.
+        measure: match (timed, state.request.backend.as_str()) {
+            (false, _) => "estimate",
+            (true, "fake") => "replay",
+            (true, _) => "time",
+        }
+        .into(),
         change,
         helped: gains.iter().filter(|g| g.low > 1.0).count() as u64,
         hurt: gains.iter().filter(|g| g.high < 1.0).count() as u64,
@@ -204,7 +210,11 @@ fn line(lesson: &Lesson) -> String {
         lesson.hurt,
         lesson.failed,
         finding.unwrap_or_default(),
-        if lesson.measure == "time" { "times" } else { "estimates" },
+        match lesson.measure.as_str() {
+            "time" => "times",
+            "replay" => "replayed figures",
+            _ => "estimates",
+        },
         lesson.device,
         lesson.kernel
     )

@@ -1,8 +1,9 @@
 //! What the gates said of a solution, as far as the search needs it.
 
-use crate::score::Score;
+use crate::score::{Gain, Score};
 use serde::{Deserialize, Serialize};
-use warpsmith_spec::record::VerdictWord;
+use std::collections::BTreeMap;
+use warpsmith_spec::record::{AcceptRecord, VerdictWord};
 
 /// Findings that are kept of one evaluation.
 pub const MAX_FINDINGS: usize = 8;
@@ -48,6 +49,12 @@ pub struct Judged {
     /// On which shape it failed, and where the output errs, a line each: what a fixer is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrong_at: Vec<String>,
+    /// What it was measured beside, in common rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
+    /// The task's criteria of acceptance, as they stand for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accept: Vec<AcceptRecord>,
     /// Seconds that it took; GPU seconds are those that a device was held.
     #[serde(default)]
     pub seconds: f64,
@@ -55,7 +62,40 @@ pub struct Judged {
     pub gpu_seconds: f64,
 }
 
+/// Another solution that was measured in the same rounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    pub of: u64,
+    /// Its time / ours, as the geometric mean over the shapes: above 1 we are faster.
+    pub gain: Gain,
+    /// By shape and mask.
+    pub shapes: BTreeMap<String, Gain>,
+}
+
 impl Judged {
+    /// Nothing but a verdict is known.
+    pub fn of(verdict: VerdictWord) -> Judged {
+        Judged {
+            verdict,
+            findings: Vec::new(),
+            score: None,
+            resources: None,
+            code_sha256: None,
+            duplicate_of: None,
+            insights: Vec::new(),
+            wrong_at: Vec::new(),
+            beside: Vec::new(),
+            accept: Vec::new(),
+            seconds: 0.0,
+            gpu_seconds: 0.0,
+        }
+    }
+
+    /// Whether the task has criteria and all of them hold; one whose gate did not run does not.
+    pub fn accepted(&self) -> bool {
+        self.passed() && !self.accept.is_empty() && self.accept.iter().all(|a| a.status == "held")
+    }
+
     pub fn passed(&self) -> bool {
         self.verdict == VerdictWord::Passed
     }

@@ -1,12 +1,13 @@
 //! The record of a loop (`warpsmith.evolve/1`), made from its state.
 
 use crate::budget::Account;
+use crate::outcome::Beside;
 use crate::score::Score;
 use crate::solution::Levers;
 use crate::state::State;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use warpsmith_spec::record::{Environment, RunInfo, VerdictWord};
+use warpsmith_spec::record::{AcceptRecord, Environment, RunInfo, VerdictWord};
 
 pub const EVOLVE_SCHEMA: &str = "warpsmith.evolve/1";
 
@@ -27,6 +28,12 @@ pub struct SolutionRecord {
     /// start / this; above 1 is better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<f64>,
+    /// The interval of a gain between times; measured in common rounds where the winner was measured once more beside the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain_interval: Option<[f64; 2]>,
+    /// What the winner was measured beside when it was measured once more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
     pub change: String,
     pub parents: Vec<u64>,
 }
@@ -53,6 +60,9 @@ pub struct EvolveRecord {
     pub spent: Account,
     /// The kept solutions, best first.
     pub archive: Vec<u64>,
+    /// The task's criteria as they stand for the best; empty where the task has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accept: Vec<AcceptRecord>,
     /// Why it ended; absent while it can be gone on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
@@ -79,6 +89,7 @@ pub fn record(state: &State, run: RunInfo, environment: Environment) -> EvolveRe
         verdicts,
         spent: state.account.clone(),
         archive: state.archive.members().iter().map(|m| m.id).collect(),
+        accept: state.best.and_then(|id| state.judged.get(&id)).map(|j| j.accept.clone()).unwrap_or_default(),
         finished: state.finished.clone(),
     }
 }
@@ -87,9 +98,12 @@ pub fn record(state: &State, run: RunInfo, environment: Environment) -> EvolveRe
 pub fn solution(state: &State, id: u64) -> Option<SolutionRecord> {
     let solution = state.solutions.get(id as usize)?;
     let first = state.judged.get(&id)?;
-    let judged = state.remeasured.as_ref().filter(|(of, _)| *of == id).map_or(first, |(_, judged)| judged);
+    let judged = state.remeasured.get(&id).unwrap_or(first);
     let score = judged.score.as_ref().or(first.score.as_ref());
-    let gain = score.and_then(|s| s.gain_over(state.score(0)?)).map(|g| g.ratio);
+    // A ratio from common rounds is worth more than one between two measurements.
+    let common = judged.beside.iter().find(|b| b.of == 0).map(|b| b.gain);
+    let gain = common.or_else(|| score.and_then(|s| s.gain_over(state.score(0)?)));
+    let is_time = matches!(score, Some(Score::Timed(_)));
     let mut record = SolutionRecord {
         id,
         candidate: solution.candidate.clone(),
@@ -98,7 +112,9 @@ pub fn solution(state: &State, id: u64) -> Option<SolutionRecord> {
         time_us: None,
         times: None,
         verdict: judged.verdict,
-        gain,
+        gain: gain.map(|g| g.ratio),
+        gain_interval: gain.filter(|_| is_time && id != 0).map(|g| [g.low, g.high]),
+        beside: judged.beside.clone(),
         change: solution.change.clone(),
         parents: solution.parents.clone(),
     };

@@ -155,4 +155,10 @@ pub struct LoopRequest {
     pub lessons: Option<String>,
     #[serde(default)]
     pub prompts: PromptRequest,
+    /// Whether a best that holds all of the task's criteria of acceptance ends the loop.
+    #[serde(default)]
+    pub until_accepted: bool,
+    /// Where the backend is `fake`: the text of its file, by hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_sha256: Option<String>,
 }

@@ -44,8 +44,8 @@ pub struct State {
     pub best: Option<u64>,
     pub improvements: Vec<Improvement>,
     pub account: Account,
-    /// The winner measured once more, where it was.
-    pub remeasured: Option<(u64, Judged)>,
+    /// Winners that were measured once more.
+    pub remeasured: BTreeMap<u64, Judged>,
     /// Requests to a proposer so far, answered or not.
     pub turns: u64,
     /// The turn that last led to a solution.
@@ -87,7 +87,7 @@ impl State {
             best: None,
             improvements: Vec::new(),
             account: Account::default(),
-            remeasured: None,
+            remeasured: BTreeMap::new(),
             turns: 0,
             last_proposal_turn: 0,
             fix_asked: BTreeSet::new(),
@@ -104,9 +104,10 @@ impl State {
         match event {
             Event::Started { .. } => return Err("a loop starts once".into()),
             Event::Asked { asked } => {
-                if let Effect::Propose { .. } = asked {
+                if let Effect::Propose { fixes, .. } = asked {
                     self.turns += 1;
                     self.account.calls += 1;
+                    self.account.fixes += u64::from(fixes.is_some());
                 }
                 self.open = Some(asked.clone());
             }
@@ -133,7 +134,10 @@ impl State {
                 self.open = None;
                 self.account.seconds += judged.seconds;
                 self.account.gpu_seconds += judged.gpu_seconds;
-                self.remeasured = Some((*id, (**judged).clone()));
+                self.remeasured.insert(*id, (**judged).clone());
+                if !judged.passed() {
+                    self.unmask(*id, judged);
+                }
             }
             Event::Finished { reason } => self.finished = Some(reason.clone()),
         }
@@ -199,6 +203,18 @@ impl State {
         self.archive.add(solution.id, score.value(), &solution.parents)
     }
 
+    /// A winner that failed when it was measured once more is no solution any more; the best of the others is the best.
+    fn unmask(&mut self, id: u64, judged: &Judged) {
+        let (seconds, gpu_seconds) = self.judged.get(&id).map_or((0.0, 0.0), |j| (j.seconds, j.gpu_seconds));
+        self.judged.insert(id, Judged { seconds, gpu_seconds, ..judged.clone() });
+        self.statuses.insert(id, Status::NotCorrect);
+        self.archive.remove(id);
+        self.improvements.retain(|i| i.id != id);
+        let others = self.judged.iter().filter(|(_, j)| j.duplicate_of.is_none());
+        let scored = others.filter_map(|(id, j)| Some((*id, j.score.as_ref().filter(|_| j.passed())?.value())));
+        self.best = scored.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(id, _)| id);
+    }
+
     /// The score of a correct solution.
     pub fn score(&self, id: u64) -> Option<&Score> {
         self.judged.get(&id).filter(|j| j.passed()).and_then(|j| j.score.as_ref())
@@ -207,6 +223,12 @@ impl State {
     /// Proposed and not judged yet, in order.
     pub fn pending(&self) -> Vec<u64> {
         (0..self.solutions.len() as u64).filter(|id| !self.judged.contains_key(id)).collect()
+    }
+
+    /// The first solution that was judged with this code, and what was said of it.
+    pub fn same_code(&self, code: &str) -> Option<(u64, Judged)> {
+        let found = self.judged.iter().find(|(_, j)| j.code_sha256.as_deref() == Some(code));
+        found.map(|(id, judged)| (judged.duplicate_of.unwrap_or(*id), judged.clone()))
     }
 
     /// The solution with this text and these levers, if it was proposed before.

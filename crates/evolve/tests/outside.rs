@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use warpsmith_evolve::archive::PopulationKind;
 use warpsmith_evolve::driver::{Driver, DriverError, Ended, Evaluator, Journal};
 use warpsmith_evolve::event::{Effect, Refusal};
 use warpsmith_evolve::lessons::Lessons;
@@ -66,18 +67,14 @@ impl Evaluator for ByWords {
         let line = text.lines().position(|l| l.contains("FAULT HERE")).map(|l| l as u32 + 1);
         let found = || Brief { code: "made-up".into(), message: "the FINDING of it".into(), line };
         Ok(Judged {
-            verdict: verdict.map_or(VerdictWord::Passed, |(_, v)| v),
             findings: verdict.iter().map(|_| found()).collect(),
             score: verdict
                 .is_none()
                 .then(|| Score::Estimate(Estimate::new("L4", "m/1", [("tiny".into(), cost)].into()).unwrap())),
             resources: Some(Resources { registers: 111, shared_bytes: 2222, spill_bytes: 0 }),
-            code_sha256: None,
-            duplicate_of: None,
             insights: vec!["INSIGHT of conflicts".into()],
             wrong_at: verdict.iter().map(|_| "On tiny, causal. HEAT MAP 0009".to_string()).collect(),
-            seconds: 0.0,
-            gpu_seconds: 0.0,
+            ..Judged::of(verdict.map_or(VerdictWord::Passed, |(_, v)| v))
         })
     }
 }
@@ -123,6 +120,8 @@ fn request(variant: Variant, proposer: ProposerKind, budget: &str) -> LoopReques
         space: Space::default(),
         lessons: Some(LESSONS.into()),
         prompts: PromptRequest::default(),
+        until_accepted: false,
+        times_sha256: None,
     }
 }
 
@@ -493,4 +492,67 @@ fn matches_file(name: &str, text: &str) {
     }
     let want = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(want == text, "{name} is another prompt now; look at it, then run with BLESS=1:\n{text}");
+}
+
+/// A kernel of this speed under this name, whole.
+fn whole_kernel(name: &str, speed: u64) -> Say {
+    let text = START.replace("1000", &speed.to_string());
+    Say::Text(format!("name: {name}\nthought: THOUGHT of {name}\n```cuda\n{text}```"), 5, 5)
+}
+
+#[test]
+fn an_elite_that_demands_more_has_its_own_prompt() {
+    let server = Server::start(|n, _| whole_kernel(&format!("k{n}"), 990 - n as u64));
+    let request = LoopRequest {
+        rules: Rules { elite_min_speedup: 2.0, ..Rules::default() },
+        ..request(Variant::Full, openai(), "evaluations=4,calls=10")
+    };
+    let mut rig = Rig::new(request, START);
+    let state = rig.whole(model(Provider::OpenAi, &server));
+    assert!(state.archive.members().is_empty() && state.best.is_some_and(|b| b != 0));
+    let last = server.prompts().pop().unwrap();
+    assert!(last.contains("the elite is empty") && last.contains("at least 2 times"), "{last}");
+    // The search moves on all the same.
+    assert!(last.contains("SPEED 989"), "{last}");
+}
+
+#[test]
+fn islands_take_turns() {
+    let server = Server::start(|n, _| whole_kernel(&format!("k{n}"), 900 + 7 * (n as u64 % 5)));
+    let mut rig = Rig::new(
+        LoopRequest {
+            population: PopulationKind::Islands { islands: 2, keep: 2 },
+            ..request(Variant::Free, openai(), "evaluations=6,calls=12")
+        },
+        START,
+    );
+    let state = rig.whole(model(Provider::OpenAi, &server));
+    let asked = rig.events.iter().filter_map(|e| match e {
+        Event::Asked { asked: Effect::Propose { parents, .. } } => parents.first().copied(),
+        _ => None,
+    });
+    let homes: std::collections::BTreeSet<u64> = asked.collect();
+    assert!(homes.len() > 1, "every turn went on from #{homes:?}");
+    assert!(state.archive.islands().len() == 2 && state.archive.islands().iter().all(|i| i.len() <= 2));
+    assert_eq!(warpsmith_evolve::rerun::differences(&rig.events), None);
+}
+
+#[test]
+fn the_fixers_budget_ends_the_mending_and_not_the_loop() {
+    // Nothing is ever mended: every answer is broken, with other words.
+    let broken = |n: usize| {
+        let text = START.replace("SPEED 1000", &format!("BROKEN {n}"));
+        Say::Text(format!("name: k{n}\n```cuda\n{text}```"), 5, 5)
+    };
+    let fixers = |budget: &str| {
+        let server = Server::start(move |n, _| broken(n));
+        let request = LoopRequest { fixes: 3, ..request(Variant::Free, openai(), budget) };
+        let state = Rig::new(request, START).whole(model(Provider::OpenAi, &server));
+        assert_eq!(state.account.evaluations, 9, "{budget}");
+        let asked = server.prompts().iter().filter(|p| p.contains("A kernel that failed")).count() as u64;
+        assert_eq!(state.account.fixes, asked, "{budget}");
+        asked
+    };
+    assert_eq!(fixers("evaluations=9,fixes=2"), 2);
+    assert!(fixers("evaluations=9") > 2);
 }

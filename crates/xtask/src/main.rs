@@ -9,9 +9,11 @@
 //!     forms                     docs/ptx-support.md, from the table of instruction forms
 //!     conformance [OPTION ...]  each instruction form on the machine and on a GPU: --backend gpu --bless
 //!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
+//!     killed [N]                kill loops N times (200) at random moments; each has to end as if nothing had been
 //!     gpu-tests                 the tests that need a CUDA device, on one
 
 mod attention_kernels;
+mod killed;
 mod ladder_table;
 mod layer;
 mod mutants;
@@ -40,12 +42,14 @@ fn main() -> ExitCode {
         ["num-digests", ..] => num_digests::run(),
         ["attention-kernels"] => attention_kernels::make(&root()),
         ["wheel", rest @ ..] => attention_kernels::wheel(&root(), rest),
+        ["killed"] => kill("200"),
+        ["killed", kills] => kill(kills),
         ["forms"] => cargo(&[
             "run", "-p", "warpsmith-machine", "--example", "forms", "--", "page", "docs/ptx-support.md", "tests/machine/hardware.tsv",
         ]),
         ["conformance", rest @ ..] => cargo(&[&["run", "--release", "-p", "warpsmith-conformance", "--"][..], rest].concat()),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] [--all] | mutants [--check] | num-digests INCLUDE_DIR | forms | conformance | gpu-tests"
+        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] [--all] | mutants [--check] | num-digests INCLUDE_DIR | killed [N] | forms | conformance | gpu-tests"
             .into()),
     };
     match done {
@@ -54,6 +58,28 @@ fn main() -> ExitCode {
             eprintln!("error: {message}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn kill(kills: &str) -> Result<(), String> {
+    let kills = kills.parse::<usize>().map_err(|e| format!("{kills:?}: {e}"))?;
+    let build = Command::new("cargo").args(["build", "-p", "warpsmith-cli"]).current_dir(root()).status();
+    if !build.map_err(|e| format!("cargo: {e}"))?.success() {
+        return Err("the command line does not build".into());
+    }
+    // The command line lies beside this program.
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let program = own.with_file_name(format!("warpsmith{}", std::env::consts::EXE_SUFFIX));
+    let folder = std::env::temp_dir().join(format!("warpsmith-killed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+    let done = killed::run(&program, &folder, kills, u64::from(std::process::id()));
+    // What went wrong is left to be looked at.
+    match done {
+        Ok(said) => {
+            println!("{said}");
+            std::fs::remove_dir_all(&folder).map_err(|e| e.to_string())
+        }
+        Err(why) => Err(format!("{why} (in {})", folder.display())),
     }
 }
 

@@ -77,25 +77,25 @@ fn resume(common: &Common, run: &Path) -> Result<i32, CliError> {
 }
 
 /// Who times.
-enum Timer {
+pub(crate) enum Timer {
     Gpu(Box<GpuBackend>),
     Fake(Box<Fake>),
 }
 
 impl Timer {
-    fn timed(&self) -> &dyn TimedBackend {
+    pub(crate) fn timed(&self) -> &dyn TimedBackend {
         match self {
             Timer::Gpu(gpu) => &**gpu,
             Timer::Fake(fake) => &**fake,
         }
     }
 
-    fn backend(&self) -> &dyn Backend {
+    pub(crate) fn backend(&self) -> &dyn Backend {
         self.timed().as_backend()
     }
 
     /// Targets that it runs, the most specific first.
-    fn targets(&self) -> Vec<String> {
+    pub(crate) fn targets(&self) -> Vec<String> {
         match self {
             Timer::Gpu(gpu) => runnable(gpu),
             Timer::Fake(fake) => fake.target().map(str::to_string).into_iter().collect(),
@@ -114,7 +114,7 @@ fn runnable(gpu: &GpuBackend) -> Vec<String> {
 }
 
 /// The backend of that file.
-pub(super) fn fake(common: &Common, file: &Path) -> Result<Fake, CliError> {
+pub(crate) fn fake(common: &Common, file: &Path) -> Result<Fake, CliError> {
     let unreadable =
         |e: std::io::Error| CliError::usage("unknown-name", format!("cannot read {}: {e}", file.display())).file(file);
     if std::fs::metadata(file).map_err(unreadable)?.len() > MAX_FAKE_BYTES {
@@ -238,6 +238,7 @@ fn judge(
         sanitizer: sanitizer.as_ref().map(|s| s as &dyn Sanitize),
         plan: &plan,
         stability: args.stability,
+        inputs: None,
     };
 
     let mut session = match taken_up {

@@ -1,30 +1,43 @@
 //! `warpsmith evolve`: a loop begun, gone on with or worked through again; told while it runs, and left with its record.
 
-use crate::args::{BackendArg, Common, EvolveArgs, StartArg};
+use super::check;
+use crate::args::{Common, EvolveArgs, StartArg};
 use crate::artifacts::Artifacts;
 use crate::catalog::{Catalog, Entry};
 use crate::error::CliError;
-use crate::evolve::{Bench, Gates, Observed, Outcomes};
+use crate::evolve::{Bench, Gates};
+use crate::evolve_text::{Observed, Outcomes};
+use crate::evolve_timed::{self, TimedEvaluator, Timing};
 use crate::{interrupt, output, paths, progress, proposer, session};
 use std::path::Path;
-use warpsmith_evolve::driver::{Asker, Driver, DriverError, Ended, Journal};
+use warpsmith_eval::Subject;
+use warpsmith_evolve::driver::{Asker, Driver, DriverError, Ended, Evaluator, Journal};
 use warpsmith_evolve::lessons::Lessons;
 use warpsmith_evolve::proposer::outside::Speaker;
+use warpsmith_evolve::request::Rules;
 use warpsmith_evolve::solution::{Levers, Operator};
 use warpsmith_evolve::{
     Budget, Event, EvolveRecord, LoopRequest, ProposerKind, Solution, Space, State, Variant, estimate, record,
 };
-use warpsmith_spec::LeverRequest;
 use warpsmith_spec::record::Environment;
+use warpsmith_spec::{Candidate, LeverRequest, Setting};
 use warpsmith_store::{LoopDir, text_hash};
 
 /// Where no file is named: the ladder's kernel with the largest lever space.
 const DEFAULT_KERNEL: &str = "level_07";
 const DEFAULT_TASK: &str = "fp8_sdpa";
+/// Whose rates the estimate takes where nothing is said.
+const DEFAULT_ESTIMATE: &str = "L4";
 /// The draws that choose a start by lot.
 const START_STREAM: u64 = 0x5743;
 
 pub fn evolve(common: &Common, args: &EvolveArgs) -> Result<i32, CliError> {
+    if let Some(record) = &args.correlate {
+        return super::correlate::correlate(common, args, record);
+    }
+    if let Some(record) = &args.rehearse {
+        return super::correlate::rehearse(common, record);
+    }
     match (&args.resume, &args.rerun) {
         (Some(run), _) => resume(common, run, args),
         (None, Some(run)) => rerun(common, run),
@@ -37,7 +50,8 @@ fn begin(common: &Common, args: &EvolveArgs) -> Result<i32, CliError> {
     let mut catalog = Catalog::new()?;
     let task = args.task.as_deref().map(|t| catalog.task_named(t)).transpose()?;
     let entry = start_candidate(&catalog, args, task.as_deref())?;
-    let (request, start) = request(&catalog, args, &entry)?;
+    let timing = Timing::of(common, args)?;
+    let (request, start) = request(&catalog, args, &entry, timing.as_ref())?;
     let path = paths::run_dir(common, "evolve");
     let state = State::new(request.clone(), start.clone());
     let mut entries = vec![entry];
@@ -47,9 +61,10 @@ fn begin(common: &Common, args: &EvolveArgs) -> Result<i32, CliError> {
             entries.push(catalog.find(&line.candidate)?);
         }
     }
-    let sources: Vec<String> =
+    let mut sources: Vec<String> =
         entries.iter().map(|e| String::from_utf8_lossy(e.candidate.source.as_bytes()).into_owned()).collect();
-    let gates = Gates::new(&catalog, &request, entries, args.workers, &path)?;
+    sources.extend(timing.as_ref().and_then(|t| t.file.clone()));
+    let gates = Gates::new(&catalog, &(&request).into(), entries, args.workers, &path)?;
     // A key that is missing is told before anything is made.
     let speaker = proposer::speaker(&request, args.outside.key_file.as_deref())?;
     let first = Event::Started { request: Box::new(request), start: Box::new(start) };
@@ -58,7 +73,7 @@ fn begin(common: &Common, args: &EvolveArgs) -> Result<i32, CliError> {
     if common.out.is_none() {
         folder.mark_latest();
     }
-    drive(common, folder, state, &gates, &catalog, speaker)
+    drive(common, folder, state, &gates, timing.as_ref(), &catalog, speaker)
 }
 
 /// The candidate that the loop begins with, and whether it fits the task.
@@ -86,26 +101,29 @@ fn start_candidate(catalog: &Catalog, args: &EvolveArgs, task: Option<&str>) -> 
     }
 }
 
-fn request(catalog: &Catalog, args: &EvolveArgs, entry: &Entry) -> Result<(LoopRequest, Solution), CliError> {
+fn request(
+    catalog: &Catalog,
+    args: &EvolveArgs,
+    entry: &Entry,
+    timing: Option<&Timing>,
+) -> Result<(LoopRequest, Solution), CliError> {
     let candidate = &entry.candidate;
     let levers = LeverRequest { set: args.set.clone(), config: args.config.clone(), sweep: true };
     let settings = candidate.settings(&levers)?;
     let space = Space { settings: settings.into_iter().map(|s| s.levers).collect() };
-    let target = match &args.target {
-        Some(target) => warpsmith_spec::target::find(target)?.name.to_string(),
-        None => candidate.targets.first().cloned().unwrap_or_default(),
-    };
-    let device = estimate::device(&args.estimate_for).ok_or_else(|| {
+    let target = target(args, candidate, timing)?;
+    let named = args.estimate_for.as_deref().unwrap_or(DEFAULT_ESTIMATE);
+    let device = estimate::device(named).ok_or_else(|| {
         let names: Vec<&str> = estimate::DEVICES.iter().map(|d| d.name).collect();
-        CliError::usage("unknown-name", format!("there is no model of a device called {:?}", args.estimate_for))
+        CliError::usage("unknown-name", format!("there is no model of a device called {named:?}"))
             .hint(format!("there are models of {}", names.join(", ")))
     })?;
-    if args.backend == BackendArg::Gpu {
-        return Err(CliError::usage(
-            "wrong-usage",
-            "evolve ranks by the PTX machine's estimate; times are not used yet",
-        )
-        .hint("leave --backend out"));
+    if !(args.elite_min_speedup.is_finite() && args.elite_min_speedup >= 0.0) {
+        return Err(CliError::usage("wrong-usage", "--elite-min-speedup takes a number of at least 0"));
+    }
+    if args.until_accepted && catalog.tasks.find(&candidate.task)?.accept.is_empty() {
+        return Err(CliError::usage("wrong-usage", format!("the task {} has no [accept] criteria", candidate.task))
+            .hint("leave --until-accepted out, or write them in the task's task.toml"));
     }
     let variant = args.variant.variant();
     let source = String::from_utf8_lossy(candidate.source.as_bytes()).into_owned();
@@ -114,19 +132,21 @@ fn request(catalog: &Catalog, args: &EvolveArgs, entry: &Entry) -> Result<(LoopR
         task: candidate.task.clone(),
         shapes: args.shapes.clone(),
         target,
-        backend: "ptx_machine".into(),
-        device: device.name.into(),
+        backend: timing.map_or("ptx_machine", Timing::word).into(),
+        device: timing.map_or_else(|| device.name.to_string(), Timing::device_name),
         variant,
         population: args.population.unwrap_or_else(|| variant.population()),
         proposer: proposer::kind(args, &lines)?,
-        rules: Default::default(),
+        rules: Rules { elite_min_speedup: args.elite_min_speedup, ..Rules::default() },
         budget: args.budget.parse::<Budget>().map_err(|e| CliError::usage("wrong-usage", e.to_string()))?,
         fixes: args.outside.fixes,
         seed: args.seed,
-        batch: args.batch.clamp(1, 64),
+        batch: args.batch.unwrap_or_else(|| timing.map_or(2, Timing::devices).max(2)).clamp(1, 64),
         space,
         lessons: proposer::lessons(args)?,
         prompts: proposer::prompts(args)?,
+        until_accepted: args.until_accepted,
+        times_sha256: timing.and_then(|t| t.file.as_deref()).map(text_hash),
     };
     let start = Solution {
         id: 0,
@@ -141,6 +161,24 @@ fn request(catalog: &Catalog, args: &EvolveArgs, entry: &Entry) -> Result<(LoopR
     Ok((request, start))
 }
 
+/// The target that is judged: what was asked for, the device's own, or the candidate's first.
+fn target(args: &EvolveArgs, candidate: &Candidate, timing: Option<&Timing>) -> Result<String, CliError> {
+    let runs = timing.map(Timing::targets).unwrap_or_default();
+    if let Some(target) = &args.target {
+        return Ok(warpsmith_spec::target::find(target)?.name.to_string());
+    }
+    if runs.is_empty() {
+        return Ok(candidate.targets.first().cloned().unwrap_or_default());
+    }
+    runs.into_iter().find(|t| candidate.targets.contains(t)).ok_or_else(|| {
+        CliError::usage(
+            "wrong-usage",
+            format!("the device does not run {}'s targets ({})", candidate.name, candidate.targets.join(", ")),
+        )
+        .hint("add the device's target to the file's `targets`, or rank by the estimate: --backend cpu")
+    })
+}
+
 /// The default setting, or one drawn by the seed.
 fn start_levers(args: &EvolveArgs, entry: &Entry, request: &LoopRequest) -> Result<Levers, CliError> {
     let settings = &request.space.settings;
@@ -148,7 +186,11 @@ fn start_levers(args: &EvolveArgs, entry: &Entry, request: &LoopRequest) -> Resu
         let lots = warpsmith_num::philox::Philox4x32::new(args.seed, START_STREAM).permutation(settings.len());
         return Ok(settings[lots[0]].clone());
     }
-    let levers = LeverRequest { set: args.set.clone(), config: args.config.clone(), sweep: false };
+    let mut set = args.set.clone();
+    if let StartArg::At(values) = &args.start {
+        set.extend(values.iter().cloned());
+    }
+    let levers = LeverRequest { set, config: args.config.clone(), sweep: false };
     Ok(entry.candidate.settings(&levers)?.into_iter().next().unwrap_or_default().levers)
 }
 
@@ -161,9 +203,11 @@ fn resume(common: &Common, run: &Path, args: &EvolveArgs) -> Result<i32, CliErro
     let state = State::fold(&events).map_err(|e| unreadable(run, &e.to_string()))?;
     let catalog = Catalog::new()?;
     let entries = crate::evolve::entries(&catalog, run, &state)?;
-    let gates = Gates::new(&catalog, &state.request, entries, args.workers, run)?;
+    let gates = Gates::new(&catalog, &(&state.request).into(), entries, args.workers, run)?;
+    let text = state.request.times_sha256.as_ref().map(|sha| LoopDir::text(run, sha)).transpose()?;
+    let timing = if state.finished.is_some() { None } else { Timing::again(common, args, &state.request, text)? };
     let speaker = proposer::speaker(&state.request, args.outside.key_file.as_deref())?;
-    drive(common, folder, state, &gates, &catalog, speaker)
+    drive(common, folder, state, &gates, timing.as_ref(), &catalog, speaker)
 }
 
 fn drive(
@@ -171,6 +215,7 @@ fn drive(
     folder: LoopDir,
     state: State,
     gates: &Gates,
+    timing: Option<&Timing>,
     catalog: &Catalog,
     speaker: Option<Speaker>,
 ) -> Result<i32, CliError> {
@@ -184,10 +229,23 @@ fn drive(
     let cancelled = interrupt::flag();
     let mut journal = Kept { folder };
     let (artifacts, bench) = (Artifacts::new(common)?, Bench::default());
-    let evaluator = gates.evaluator(&artifacts, &bench);
+    let on_machine = gates.evaluator(&artifacts, &bench);
+    let timed;
+    let evaluator: &dyn Evaluator = match timing {
+        None => &on_machine,
+        Some(timing) => {
+            timed = TimedEvaluator {
+                named: criteria(catalog, gates, &state)?,
+                until_accepted: state.request.until_accepted,
+                gates: gates.evaluator(&artifacts, &bench),
+                timing,
+            };
+            &timed
+        }
+    };
     let mut observed = Observed::new(&bar, common);
     let mut observe = |event: &Event, state: &State| observed.told(event, state);
-    let mut driver = Driver { state, journal: &mut journal, evaluator: &evaluator, asker, observe: &mut observe };
+    let mut driver = Driver { state, journal: &mut journal, evaluator, asker, observe: &mut observe };
     let ended = driver.run(&|| cancelled.is_set());
     let state = driver.state;
     bar.finish_and_clear();
@@ -196,6 +254,19 @@ fn drive(
         None => driver_error(&e),
     })?;
     finish(common, &journal.folder, &state, &artifacts, ended)
+}
+
+/// The kernels that the task's criteria compare with.
+fn criteria(catalog: &Catalog, gates: &Gates, state: &State) -> Result<Vec<(String, Subject, Setting)>, CliError> {
+    let Some(start) = state.solutions.first() else { return Ok(Vec::new()) };
+    let subject = gates.subject(start)?;
+    let mut found = Vec::new();
+    for name in evolve_timed::named(&subject) {
+        let entry = catalog.find(&name)?;
+        let setting = entry.candidate.default_setting();
+        found.push((name, check::subject(catalog, &entry)?, setting));
+    }
+    Ok(found)
 }
 
 /// A driver's own failure. What the proposer could not be asked for is its environment's; the rest is ours.

@@ -5,6 +5,7 @@ pub mod brief;
 pub mod cache;
 pub mod check;
 pub mod compare;
+pub mod correlate;
 pub mod doctor;
 pub mod evidence;
 pub mod evolve;

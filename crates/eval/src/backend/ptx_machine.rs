@@ -70,7 +70,9 @@ impl Backend for PtxMachine {
     }
 
     fn version(&self) -> String {
-        format!("ptx_machine {} {}", env!("CARGO_PKG_VERSION"), build())
+        // A pass that was earned without counting has no counts to be remembered with.
+        let counting = if self.counting { " counting" } else { "" };
+        format!("ptx_machine {} {}{counting}", env!("CARGO_PKG_VERSION"), build())
     }
 
     fn run(&self, job: &Job) -> Result<RunOutcome, EvalError> {

@@ -13,6 +13,7 @@ use crate::error::EvalError;
 use crate::evaluate::{Context, Evaluated, Ready, add_findings, evaluate_ready};
 use crate::finding::Code;
 use crate::oracle::{Oracle, Secrets};
+use crate::oracles::Oracles;
 use crate::pipeline::Step;
 use std::sync::Arc;
 use warpsmith_cuda::worker::WorkerError;
@@ -38,6 +39,25 @@ pub struct BenchContext<'a> {
     pub plan: &'a Plan,
     /// Launches for stability, if asked for.
     pub stability: Option<u64>,
+    /// The inputs that candidates are timed on, where several runs have them in common; else each run draws its own from the plan's secret.
+    pub inputs: Option<&'a TimedInputs>,
+}
+
+/// Secret inputs with their oracles, computed once for each workload.
+pub struct TimedInputs {
+    bases: Vec<Oracles>,
+}
+
+impl TimedInputs {
+    /// Drawn from this secret, as a run with it draws them.
+    pub fn of(secret: u64) -> TimedInputs {
+        TimedInputs { bases: (0..BASES).map(|base| Oracles::new(secrets(secret, base))).collect() }
+    }
+}
+
+fn secrets(secret: u64, base: u64) -> Secrets {
+    let mut lots = Lots::of(secret, "inputs", base);
+    Secrets { inputs: lots.draw() | 1, rows: lots.draw() }
 }
 
 /// Who is measured, and against whom.
@@ -146,13 +166,13 @@ fn timed_workload(batch: &Batch) -> Workload {
 /// Inputs that nobody could foresee, with their oracles.
 fn draw_bases(ctx: &BenchContext, batch: &Batch, workload: &Workload) -> Result<Vec<Arc<Oracle>>, EvalError> {
     let task = &batch.rows[0].step.subject.task;
-    (0..BASES)
-        .map(|base| {
-            let mut lots = Lots::of(ctx.plan.secret, "inputs", base);
-            let secrets = Secrets { inputs: lots.draw() | 1, rows: lots.draw() };
-            Ok(Arc::new(Oracle::new(task, workload, secrets)?))
-        })
-        .collect()
+    match ctx.inputs {
+        Some(kept) => kept.bases.iter().map(|oracles| oracles.get(task, workload)).collect(),
+        None => {
+            let drawn = |base| Ok(Arc::new(Oracle::new(task, workload, secrets(ctx.plan.secret, base))?));
+            (0..BASES).map(drawn).collect()
+        }
+    }
 }
 
 /// Judges a row that passed on the timed inputs and makes it resident.
@@ -171,6 +191,7 @@ fn enter<'a>(
         name: format!("{name}-{}", subject.candidate.stem()),
         candidate: subject.candidate.name.clone(),
         config: row.step.setting.config.clone(),
+        levers: row.step.setting.levers.clone(),
         workload: workload.clone(),
         artifact: ready.artifact,
         plan: ready.plan,

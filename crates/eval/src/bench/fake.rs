@@ -63,8 +63,11 @@ impl Fake {
     }
 
     fn row(&self, r: &Resident) -> FakeSubject {
-        let found = self.file.subject(&r.candidate, r.config.as_deref(), &r.workload.shape, r.workload.causal);
-        found.cloned().unwrap_or_default()
+        self.found(r).cloned().unwrap_or_default()
+    }
+
+    fn found(&self, r: &Resident) -> Option<&FakeSubject> {
+        self.file.subject(&r.candidate, r.config.as_deref(), &r.levers, &r.workload.shape, r.workload.causal)
     }
 
     pub(super) fn reading(&self) -> Reading {
@@ -177,6 +180,9 @@ impl TimedBackend for Fake {
     }
 
     fn prepare(&self, resident: &Arc<Resident>) -> Result<Option<Stop>, EvalError> {
+        if self.file.strict && self.found(resident).is_none() {
+            return Ok(Some(Stop::Unsupported { what: "the record that is replayed has no time of it".into() }));
+        }
         let living = Living { resident: resident.clone(), launches: 0, asks: 0, outputs: HashMap::new() };
         self.lock().residents.insert(resident.name.clone(), living);
         Ok(None)

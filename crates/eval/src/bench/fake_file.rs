@@ -5,9 +5,11 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use warpsmith_spec::error::{SpecCode, SpecError};
+use warpsmith_spec::levers::LeverValue;
+use warpsmith_spec::record::RunRecord;
 
 /// The whole file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FakeFile {
     #[serde(default = "device")]
@@ -31,6 +33,9 @@ pub struct FakeFile {
     /// Who holds the device: it is then never to be had.
     #[serde(default)]
     pub held_by: Option<String>,
+    /// What has no row of its own has no time; else it takes 10 microseconds.
+    #[serde(default)]
+    pub strict: bool,
     /// The first that fits counts.
     #[serde(default, rename = "subject")]
     pub subjects: Vec<FakeSubject>,
@@ -56,6 +61,9 @@ pub struct FakeSubject {
     pub shape: Option<String>,
     pub causal: Option<bool>,
     pub config: Option<String>,
+    /// Values that the candidate's levers have; those that are not named may have any.
+    #[serde(default)]
+    pub levers: BTreeMap<String, LeverValue>,
     /// Microseconds: one number, or one for each method; `graph_cold` stands in for those that are missing.
     pub us: Option<FakeTimes>,
     pub noise: Option<f64>,
@@ -107,7 +115,13 @@ impl FakeFile {
                 .hint("docs/fake-backend.md shows one")
         };
         let file: FakeFile = if name.ends_with(".json") {
-            serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?
+            let value: serde_json::Value = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+            let is_record = value.get("schema").is_some();
+            if is_record {
+                let record: RunRecord = serde_json::from_value(value).map_err(|e| wrong(e.to_string()))?;
+                return FakeFile::replaying(&record).ok_or_else(|| wrong("the record holds no times".into()));
+            }
+            serde_json::from_value(value).map_err(|e| wrong(e.to_string()))?
         } else {
             toml::from_str(text).map_err(|e| wrong(e.to_string()))?
         };
@@ -128,14 +142,46 @@ impl FakeFile {
         Ok(file)
     }
 
+    /// The times of a run's record, each with the spread of its own samples. None where it holds none.
+    pub fn replaying(record: &RunRecord) -> Option<FakeFile> {
+        let mut file = FakeFile { device: device(), noise: noise(), strict: true, ..FakeFile::default() };
+        for result in &record.results {
+            let Some(measured) = result.measurement.as_ref().filter(|m| !m.methods.is_empty()) else { continue };
+            file.device = format!("{}, replayed", measured.device);
+            file.target = Some(result.target.clone());
+            file.conditions.sm_mhz = measured.conditions.sm_mhz;
+            file.conditions.memory_mhz = measured.conditions.memory_mhz;
+            let spread = measured.methods.get(&measured.method).map(|t| (t.p90_us - t.p10_us) / (2.56 * t.median_us));
+            file.subjects.push(FakeSubject {
+                name: result.candidate.clone(),
+                shape: Some(result.shape.clone()),
+                causal: Some(result.causal),
+                levers: result.levers.clone(),
+                us: Some(FakeTimes::ByMethod(measured.methods.iter().map(|(m, t)| (m.clone(), t.median_us)).collect())),
+                // Ten and ninety per cent of a normal spread lie 2.56 deviations apart.
+                noise: spread.filter(|s| s.is_finite() && *s >= 0.0),
+                ..FakeSubject::default()
+            });
+        }
+        (!file.subjects.is_empty()).then_some(file)
+    }
+
     /// The row of a subject.
-    pub fn subject(&self, name: &str, config: Option<&str>, shape: &str, causal: bool) -> Option<&FakeSubject> {
+    pub fn subject(
+        &self,
+        name: &str,
+        config: Option<&str>,
+        levers: &BTreeMap<String, LeverValue>,
+        shape: &str,
+        causal: bool,
+    ) -> Option<&FakeSubject> {
         let stem = name.rsplit(['/', '\\']).next().unwrap_or(name).trim_end_matches(".cu");
         self.subjects.iter().find(|s| {
             (s.name == "*" || s.name == name || s.name == stem)
                 && s.shape.as_deref().is_none_or(|x| x == shape)
                 && s.causal.is_none_or(|x| x == causal)
                 && s.config.as_deref().is_none_or(|x| Some(x) == config)
+                && s.levers.iter().all(|(lever, value)| levers.get(lever) == Some(value))
         })
     }
 }

@@ -24,7 +24,7 @@ pub mod stability;
 pub mod stats;
 pub mod timed;
 
-pub use batch::BenchContext;
+pub use batch::{BenchContext, TimedInputs};
 pub use fake::Fake;
 pub use fake_file::FakeFile;
 pub use lots::fresh_secret;

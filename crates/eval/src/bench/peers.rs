@@ -56,7 +56,8 @@ pub struct FakePeers<'f>(pub &'f Fake);
 
 impl Peers for FakePeers<'_> {
     fn peer<'a>(&'a self, ask: &PeerAsk) -> Result<Result<Box<dyn Peer + 'a>, String>, EvalError> {
-        let Some(row) = self.0.file.subject(ask.name, None, &ask.workload.shape, ask.workload.causal) else {
+        let Some(row) = self.0.file.subject(ask.name, None, &BTreeMap::new(), &ask.workload.shape, ask.workload.causal)
+        else {
             return Ok(Err("the file of the fake backend has no such subject".into()));
         };
         if row.name == "*" {

@@ -7,9 +7,11 @@
 use crate::backend::{Backend, Job, NumericsChoice, Schedule, Written};
 use crate::error::EvalError;
 use crate::oracle::Oracle;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use warpsmith_compile::Artifact;
 pub use warpsmith_cuda::worker::protocol::{Method, Reading};
+use warpsmith_spec::levers::LeverValue;
 use warpsmith_spec::plan::ResolvedPlan;
 use warpsmith_spec::record::FindingRecord;
 use warpsmith_spec::target::Target;
@@ -23,6 +25,7 @@ pub struct Resident {
     /// As people name the candidate, with its configuration.
     pub candidate: String,
     pub config: Option<String>,
+    pub levers: BTreeMap<String, LeverValue>,
     /// What is timed: the distribution is the task's for timing.
     pub workload: Workload,
     pub artifact: Arc<Artifact>,

@@ -27,6 +27,8 @@ pub struct Parts {
     insights: Vec<String>,
     tried: Vec<String>,
     lessons: Vec<String>,
+    /// The speed-up that entry to the elite demands, where none has reached it.
+    demanded: Option<String>,
     /// The start's text where nothing is correct.
     start: Option<String>,
     fix: Option<Fix>,
@@ -79,6 +81,7 @@ impl Parts {
             insights: Vec::new(),
             tried: Vec::new(),
             lessons: Vec::new(),
+            demanded: None,
             start: None,
             fix: None,
             headers: sheet.all_headers.clone(),
@@ -100,6 +103,9 @@ impl Parts {
             for member in others.take(MAX_HISTORY) {
                 parts.history.push(shown(state, member.id, texts, true)?);
             }
+        }
+        if variant.has_history() && state.archive.members().is_empty() && state.best.is_some() {
+            parts.demanded = Some(state.request.rules.elite_min_speedup.to_string());
         }
         if variant.has_insights() {
             // What the gates saw of a failed one stands beside it.
