@@ -161,6 +161,51 @@ fn exhaustive_times_of_a_run_are_searched_and_replayed() {
     assert!(start.get("time_us").is_none() && start["verdict"] == "passed", "{start}");
 }
 
+/// Which of these ends how; where it passes on the values, what goes wrong when it is timed.
+const MIXED: [(&str, &str, &str); 9] = [
+    ("right/noinline_calls", "us = 8.0", "passed"),
+    ("wrong/off_by_one_key", "us = 1.0", "incorrect"),
+    ("wrong/endless", "us = 1.0", "timed_out"),
+    ("wrong/null_pointer", "us = 1.0", "faulted"),
+    ("wrong/writes_scale", "us = 1.0", "rejected"),
+    ("right/template_instance", "us = 1.0\nfault_at = 5", "faulted"),
+    ("right/two_pass_atomics", "us = 1.0\nhang = true", "timed_out"),
+    ("right/pipeline", "us = 1.0\nchanges_input = true", "rejected"),
+    ("right/persistent", "us = 9.0", "passed"),
+];
+
+#[test]
+fn of_good_wrong_crashing_hanging_and_cheating_kernels_only_the_good_are_kept() {
+    let place = Place::new();
+    let file =
+        |name: &str| common::root().join("tests/candidates").join(name).with_extension("cu").display().to_string();
+    let mut times = "target = \"sm_89\"\n".to_string();
+    let mut lines = String::new();
+    for (name, row, _) in MIXED {
+        let stem = name.split('/').nth(1).unwrap();
+        times += &format!("[[subject]]\nname = \"{stem}\"\n{row}\n");
+        lines += &format!("{}\n", serde_json::json!({ "candidate": file(name) }));
+    }
+    fs::write(place.path().join("times.toml"), times).unwrap();
+    fs::write(place.path().join("p.jsonl"), lines).unwrap();
+    let start = file("right/local_array");
+    let arguments =
+        ["evolve", &start, "--shapes", "tiny", "--backend", "fake:times.toml", "--proposer", "replay:p.jsonl"];
+    let output = place.run(&[&arguments[..], &["--population", "elite:20", "--batch", "3", "--out", "r"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let verdicts: Vec<String> = events(&place, "r")
+        .iter()
+        .filter(|e| e["event"] == "evaluated")
+        .map(|e| e["judged"]["verdict"].as_str().unwrap().to_string())
+        .collect();
+    let wanted: Vec<&str> = std::iter::once("passed").chain(MIXED.iter().map(|(_, _, v)| *v)).collect();
+    assert_eq!(verdicts, wanted);
+    let record = summary(&place, "r");
+    let kept: Vec<u64> = record["archive"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
+    assert_eq!(kept, [1, 9, 0], "{record}");
+    assert!(record["best"]["candidate"].as_str().unwrap().contains("noinline_calls"));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_lost_worker_costs_its_attempt_and_nothing_else() {

@@ -457,9 +457,9 @@ mod tests {
         let shared = launch(8, &[("ld.shared.v4.f32", 300), ("ld.global.f32", 10)]);
         let global = launch(8, &[("ld.shared.v4.f32", 100), ("st.global.f32", 10)]);
         let mut both = [shared, global];
-        spread_traffic(&mut both, 40, 7);
+        spread_traffic(&mut both, 40, 8);
         assert_eq!((both[0].bank_conflicts, both[1].bank_conflicts), (30, 10));
-        assert_eq!(both[0].global_sectors + both[1].global_sectors, 7);
-        spread_traffic(&mut [], 40, 7);
+        assert_eq!(both[0].global_sectors + both[1].global_sectors, 8);
+        spread_traffic(&mut [], 40, 8);
     }
 }
