@@ -359,7 +359,7 @@ impl Evaluator for OnADevice {
 
 fn on_a_device(request: LoopRequest, device: &OnADevice) -> State {
     let first = Event::Started { request: Box::new(request), start: Box::new(start(worst())) };
-    let state = State::fold(&[first.clone()]).unwrap();
+    let state = State::fold(std::slice::from_ref(&first)).unwrap();
     let mut journal = Dies { events: vec![first], after: usize::MAX };
     let mut driver = Driver { state, journal: &mut journal, evaluator: device, asker: None, observe: &mut |_, _| {} };
     assert_eq!(driver.run(&|| false).unwrap(), Ended::Finished);
