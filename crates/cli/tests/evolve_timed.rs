@@ -167,7 +167,7 @@ const MIXED: [(&str, &str, &str); 9] = [
     ("wrong/off_by_one_key", "us = 1.0", "incorrect"),
     ("wrong/endless", "us = 1.0", "timed_out"),
     ("wrong/null_pointer", "us = 1.0", "faulted"),
-    ("wrong/writes_scale", "us = 1.0", "rejected"),
+    ("wrong/writes_scale", "us = 1.0", "faulted"),
     ("right/template_instance", "us = 1.0\nfault_at = 5", "faulted"),
     ("right/two_pass_atomics", "us = 1.0\nhang = true", "timed_out"),
     ("right/pipeline", "us = 1.0\nchanges_input = true", "rejected"),
