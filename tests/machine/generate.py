@@ -291,8 +291,8 @@ def integers():
         f("mad.lo", [t, t, t], lambda a, b, c: a * b + c)
         f("mad.hi", [t, t, t], lambda a, b, c: (x(a) * x(b) >> n) + c)
         f("sad", [t, t, t], lambda a, b, c: abs(x(a) - x(b)) + c)
-        f("div", [t, t], lambda a, b: trunc_div(x(a), x(b)) if x(b) else None)
-        f("rem", [t, t], lambda a, b: x(a) - x(b) * trunc_div(x(a), x(b)) if x(b) else None)
+        f("div", [t, t], lambda a, b: trunc_div(x(a), x(b)) if x(b) else None if n == 16 else -1)
+        f("rem", [t, t], lambda a, b: x(a) - x(b) * trunc_div(x(a), x(b)) if x(b) else None if n == 16 else -1)
         f("min", [t, t], lambda a, b: min(x(a), x(b)))
         f("max", [t, t], lambda a, b: max(x(a), x(b)))
         if t[0] == "s":

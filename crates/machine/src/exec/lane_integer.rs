@@ -77,18 +77,20 @@ lanes! {
     min_s16(a, b, _c, _i) = s16(a).min(s16(b)) as u64;
     max_s16(a, b, _c, _i) = s16(a).max(s16(b)) as u64;
     /// Division by zero gives all ones: unspecified in the ISA, and so on hardware.
-    div_s16(a, b, _c, _i) = if b as u16 == 0 { u64::MAX } else { s16(a).wrapping_div(s16(b)) as u64 };
-    div_u16(a, b, _c, _i) = a.checked_div(b).unwrap_or(u64::MAX);
+    /// PTX leaves division by zero open. What ptxas 13.0 compiles for sm_90: all ones for quotient and rest of 32 and 64 bits; of 16 bits the
+    /// quotient is zero and the rest the dividend.
+    div_s16(a, b, _c, _i) = if b as u16 == 0 { 0 } else { s16(a).wrapping_div(s16(b)) as u64 };
+    div_u16(a, b, _c, _i) = a.checked_div(b).unwrap_or(0);
     div_s32(a, b, _c, _i) = if b as u32 == 0 { u64::MAX } else { (a as i32).wrapping_div(b as i32) as u32 as u64 };
     div_u32(a, b, _c, _i) = a.checked_div(b).unwrap_or(u64::MAX);
     div_s64(a, b, _c, _i) = if b == 0 { u64::MAX } else { (a as i64).wrapping_div(b as i64) as u64 };
     div_u64(a, b, _c, _i) = a.checked_div(b).unwrap_or(u64::MAX);
     rem_s16(a, b, _c, _i) = if b as u16 == 0 { a } else { s16(a).wrapping_rem(s16(b)) as u64 };
     rem_u16(a, b, _c, _i) = a.checked_rem(b).unwrap_or(a);
-    rem_s32(a, b, _c, _i) = if b as u32 == 0 { a } else { (a as i32).wrapping_rem(b as i32) as u32 as u64 };
-    rem_u32(a, b, _c, _i) = a.checked_rem(b).unwrap_or(a);
-    rem_s64(a, b, _c, _i) = if b == 0 { a } else { (a as i64).wrapping_rem(b as i64) as u64 };
-    rem_u64(a, b, _c, _i) = a.checked_rem(b).unwrap_or(a);
+    rem_s32(a, b, _c, _i) = if b as u32 == 0 { u64::MAX } else { (a as i32).wrapping_rem(b as i32) as u32 as u64 };
+    rem_u32(a, b, _c, _i) = a.checked_rem(b).unwrap_or(u64::MAX);
+    rem_s64(a, b, _c, _i) = if b == 0 { u64::MAX } else { (a as i64).wrapping_rem(b as i64) as u64 };
+    rem_u64(a, b, _c, _i) = a.checked_rem(b).unwrap_or(u64::MAX);
     abs_s32(a, _b, _c, _i) = (a as i32).wrapping_abs() as u32 as u64;
     abs_s64(a, _b, _c, _i) = (a as i64).wrapping_abs() as u64;
     abs_s16(a, _b, _c, _i) = (a as i16).wrapping_abs() as u16 as u64;
