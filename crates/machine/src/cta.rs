@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 
 use crate::api::{FindingKind, Place, Severity, Traffic};
 use crate::code::{BarrierKind, BarrierOp, Op, Pc};
-use crate::exec;
+use crate::exec::{self, Flight};
 use crate::findings::{Findings, RawFinding};
 use crate::global::{Known, MAX_CTA, RecordSpace};
 use crate::machine::{Fill, Machine};
@@ -76,18 +76,6 @@ struct Release {
     barrier: Barrier,
 }
 
-/// A copy in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flight {
-    /// Shared offset and bytes.
-    pub at: usize,
-    pub bytes: usize,
-    /// Global address and bytes that are read.
-    pub source: u64,
-    pub source_bytes: usize,
-    pub pc: Pc,
-}
-
 /// State of the CTA that runs; warps are beside it, so that both can be borrowed.
 pub struct Cta<'m> {
     pub m: &'m Machine<'m>,
@@ -114,8 +102,10 @@ pub struct Cta<'m> {
     pub ticks: u64,
     /// What undefined bytes that were read are called, by the reading instruction.
     pub undefined_places: HashMap<Pc, Place>,
-    /// Copies in flight, for reports and for writes to what they copy from.
-    pub flights: Vec<Flight>,
+    /// Copies in flight of all warps, in the order of their issue.
+    pub flights: Vec<Box<Flight>>,
+    /// Flights that have landed: their memory serves again.
+    pub landed: Vec<Box<Flight>>,
     /// What was released at an address by atomics and strong stores.
     pub sync_clocks: HashMap<u64, Vec<u32>>,
     /// Fences executed so far, of any scope.
@@ -160,6 +150,7 @@ impl<'m> Cta<'m> {
             ticks: 0,
             undefined_places: HashMap::new(),
             flights: Vec::new(),
+            landed: Vec::new(),
             sync_clocks: HashMap::new(),
             fences: 0,
             known: Vec::new(),
@@ -293,7 +284,6 @@ impl<'m> Cta<'m> {
             w.clock[w.index] = first;
             w.fenced.clear();
             w.plain_since_fence.set(false);
-            w.copies.clear();
             w.committed = [0; 32];
             w.frames.clear();
             w.regs.truncate(0);

@@ -25,6 +25,8 @@ pub const MAX_BUFFER: u64 = 16 << 30;
 
 /// Shadow: the byte has a defined value.
 pub const DEFINED: u8 = 1;
+/// Eight bytes of which each has a defined value.
+pub const ALL_DEFINED: u64 = 0x0101_0101_0101_0101;
 /// Shadow: an asynchronous copy has the byte in flight.
 pub const IN_FLIGHT: u8 = 2;
 

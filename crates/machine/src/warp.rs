@@ -44,19 +44,6 @@ pub struct Frame {
     pub depth: u32,
 }
 
-/// A `cp.async` of one lane that has not been waited for.
-#[derive(Debug, Clone, Copy)]
-pub struct PendingCopy {
-    pub lane: u8,
-    pub bytes: u8,
-    pub src_bytes: u8,
-    /// The lane's group number.
-    pub group: u32,
-    pub shared: u32,
-    pub global: u64,
-    pub pc: Pc,
-}
-
 /// Why a warp stopped running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
@@ -88,7 +75,6 @@ pub struct Warp {
     pub fenced: Vec<u32>,
     /// A plain write of global memory since this warp's own last fence.
     pub plain_since_fence: Cell<bool>,
-    pub copies: Vec<PendingCopy>,
     /// Committed copy groups by lane.
     pub committed: [u32; 32],
     /// Why it does not run now.
@@ -114,7 +100,6 @@ impl Warp {
             clock: Vec::new(),
             fenced: Vec::new(),
             plain_since_fence: Cell::new(false),
-            copies: Vec::new(),
             committed: [0; 32],
             pause: Pause::Turn,
             yielded: false,

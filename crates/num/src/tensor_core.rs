@@ -28,9 +28,11 @@
 mod exact;
 mod integer;
 mod lanes;
+mod registers;
 mod simd;
 
 pub use integer::{Overflowing, multiply_accumulate_f64, multiply_accumulate_int};
+pub use registers::{Register, multiply_accumulate_registers, register_counts};
 
 use crate::format::Format;
 

@@ -9,10 +9,8 @@ use crate::exec::global_races::{self, Lanes};
 use crate::exec::memory::{bad_access, fill, note_place, put, put_defined, put_undefined, undefined_bytes};
 use crate::exec::rare::lanes_of;
 use crate::exec::{traffic, undefined};
-use crate::memory::{Buffer, Bytes, DEFINED, slot_of};
+use crate::memory::{ALL_DEFINED, Buffer, Bytes, DEFINED, slot_of};
 use crate::warp::Warp;
-
-const ALL_DEFINED: u64 = 0x0101_0101_0101_0101;
 
 /// How the lanes' offsets lie.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -167,9 +167,9 @@ fn sources_in_flight(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes) {
     let base = crate::memory::address_of(lanes.slot as u32);
     for l in lanes_of(lanes.mask) {
         let (start, end) = (base + lanes.at[l] as u64, base + (lanes.at[l] + lanes.span) as u64);
-        let copy = cta.flights.iter().find(|f| f.source < end && start < f.source + f.source_bytes as u64).copied();
+        let copy = cta.flights.iter().find(|f| f.reads(start, end)).map(|f| f.pc);
         if let Some(copy) = copy {
-            cta.report(FindingKind::AsyncInFlight, w, pc, Some(copy.pc), 1 << l, false, |m| {
+            cta.report(FindingKind::AsyncInFlight, w, pc, Some(copy), 1 << l, false, |m| {
                 let place = m.global_place(lanes.slot, lanes.at[l] as i64, lanes.span as u32);
                 let object = place.as_ref().and_then(|p| p.object.clone()).unwrap_or_else(|| "global memory".into());
                 let text = format!(

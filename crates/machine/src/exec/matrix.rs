@@ -5,6 +5,8 @@ use crate::code::{Area, Instr, MatrixOp, Pc};
 use crate::cta::Cta;
 use crate::exec::memory::{address_undefined, addresses};
 use crate::exec::{region, traffic};
+use crate::memory::{SHARED_WINDOW, WINDOW_BYTES};
+use crate::shared::{Accessor, Lanes};
 use crate::warp::Warp;
 
 /// Resolves and checks the rows of all matrices: lanes 8k..8k+7 hold the addresses of matrix k.
@@ -27,9 +29,75 @@ fn rows(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc, write: bool) -> Opti
     Some(at)
 }
 
+/// PERF: the usual load at once: all rows in shared memory, defined, and nothing new near them. False: look at each row.
+fn quick_load(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc) -> bool {
+    let used = if op.count == 4 { u32::MAX } else { (1 << (8 * op.count)) - 1 };
+    if w.regs.poison(op.address.row) & used != 0 {
+        return false;
+    }
+    let all = addresses(w, &op.address);
+    let (mut rows, mut bad) = ([0u32; 32], 0u64);
+    let last = cta.shared.len().saturating_sub(16) as u64;
+    for (lane, row) in rows.iter_mut().enumerate() {
+        let a = all[if lane < 8 * op.count { lane } else { 0 }];
+        let inside = a.wrapping_sub(SHARED_WINDOW);
+        let a = if op.area == Area::Generic && inside < WINDOW_BYTES { inside } else { a };
+        bad |= u64::from(a > last) | a & 15;
+        *row = a as u32;
+    }
+    let at = &rows[..8 * op.count];
+    if bad != 0 || cta.shared.len() < 16 || !matches!(op.area, Area::Generic | Area::Shared) {
+        return false;
+    }
+    let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: false, lanes: Lanes::Wide };
+    if !cta.shared.lanes_defined(at, 16) || !cta.shared.read_rows(at, &who) {
+        return false;
+    }
+    traffic::rows(cta, pc, &all[..8 * op.count]);
+    for (rows, d) in at.as_chunks::<8>().0.iter().zip(&op.rows) {
+        let mut matrix = [0u128; 8];
+        for (row, at) in matrix.iter_mut().zip(rows) {
+            *row = cta.shared.sixteen(*at as usize);
+        }
+        let words = if op.transposed { transposed(matrix) } else { matrix };
+        let (out, _) = w.regs.m32(*d).as_chunks_mut::<4>();
+        for (out, row) in out.iter_mut().zip(words) {
+            for (n, word) in out.iter_mut().enumerate() {
+                *word = (row >> (32 * n)) as u32;
+            }
+        }
+        w.regs.define(*d, u32::MAX);
+    }
+    true
+}
+
+/// Rows of eight elements of 16 bits become columns.
+#[inline(always)]
+fn transposed(rows: [u128; 8]) -> [u128; 8] {
+    let elements = rows.map(|row| {
+        let mut out = [0u16; 8];
+        for (n, e) in out.iter_mut().enumerate() {
+            *e = (row >> (16 * n)) as u16;
+        }
+        out
+    });
+    let mut columns = [0u128; 8];
+    for (n, column) in columns.iter_mut().enumerate() {
+        let mut bytes = [0u8; 16];
+        for (pair, row) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(&elements) {
+            *pair = row[n].to_le_bytes();
+        }
+        *column = u128::from_le_bytes(bytes);
+    }
+    columns
+}
+
 pub fn load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
     let machine = cta.m;
     let op = &machine.code.sides.matrices[i.side as usize];
+    if quick_load(cta, w, op, pc) {
+        return;
+    }
     let Some(at) = rows(cta, w, op, pc, false) else { return };
     for k in 0..op.count {
         let mut t = [0u32; 32];

@@ -193,7 +193,7 @@ fn lanes_race(cta: &mut Cta, w: &Warp, pc: Pc, c: Conflict, lanes: u32, write: b
 #[cold]
 #[inline(never)]
 pub fn in_flight(cta: &mut Cta, w: &Warp, pc: Pc, at: usize, len: usize, lanes: u32, write: bool) {
-    let other = cta.flights.iter().find(|f| f.at < at + len && at < f.at + f.bytes).map(|f| f.pc);
+    let other = cta.flights.iter().find(|f| f.covers(at, len)).map(|f| f.pc);
     cta.report(FindingKind::AsyncInFlight, w, pc, other, lanes, false, |m| {
         let place = m.shared_place(at as i64, len as u32);
         let object = place.object.clone().unwrap_or_else(|| "shared memory".into());

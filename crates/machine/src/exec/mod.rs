@@ -32,6 +32,7 @@ mod undefined_bits;
 mod warp_ops;
 mod wides;
 
+pub use async_copy::Flight;
 pub use calls::{FUNCTION_HANDLES, MAX_ROWS};
 pub use mbarrier::Mbarrier;
 pub use tensor::Scratch;

@@ -136,12 +136,34 @@ pub fn mma(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
     }
 }
 
+/// PERF: an m16n8 product straight from the registers, which hold its operands in rows; false: it is another one.
+#[inline(always)]
+fn in_registers(numerics: tensor_core::Numerics, r: &mut Registers, op: &MmaOp, product: &Product) -> bool {
+    let counts = [op.a_rows.len(), op.b_rows.len(), op.c_rows.len()];
+    if tensor_core::register_counts(product) != Some(counts) || op.c.element != op.d.element {
+        return false;
+    }
+    // Never more than four: those of A, or of an f32 accumulator.
+    let mut d = [[0u32; 32]; 4];
+    let list =
+        |rows: &[RowId]| -> [&tensor_core::Register; 4] { std::array::from_fn(|n| r.r32(rows[n.min(rows.len() - 1)])) };
+    let [a, b, c] = [list(&op.a_rows), list(&op.b_rows), list(&op.c_rows)];
+    tensor_core::multiply_accumulate_registers(
+        numerics,
+        product,
+        &a[..counts[0]],
+        &b[..counts[1]],
+        &c[..counts[2]],
+        &mut d[..counts[2]],
+    );
+    for (row, values) in op.d_rows.iter().zip(&d) {
+        r.put32(*row, values, u32::MAX);
+    }
+    true
+}
+
 #[inline(always)]
 fn floats(cta: &mut Cta, w: &mut Warp, op: &MmaOp) {
-    let Scratch { a, b, c, d } = &mut *cta.scratch;
-    gather(&w.regs, &op.a, &op.a_rows, a);
-    gather(&w.regs, &op.b, &op.b_rows, b);
-    gather(&w.regs, &op.c, &op.c_rows, c);
     let (m, n, k) = (op.m, op.n, op.k);
     let product = Product {
         m,
@@ -153,6 +175,13 @@ fn floats(cta: &mut Cta, w: &mut Warp, op: &MmaOp) {
         op: if op.wmma { tensor_core::Op::Wmma } else { tensor_core::Op::MmaSync },
     };
     let numerics = cta.m.options.numerics;
+    if in_registers(numerics, &mut w.regs, op, &product) {
+        return;
+    }
+    let Scratch { a, b, c, d } = &mut *cta.scratch;
+    gather(&w.regs, &op.a, &op.a_rows, a);
+    gather(&w.regs, &op.b, &op.b_rows, b);
+    gather(&w.regs, &op.c, &op.c_rows, c);
     tensor_core::multiply_accumulate(numerics, &product, &a[..m * k], &b[..n * k], &c[..m * n], &mut d[..m * n]);
     scatter(&mut w.regs, &op.d, &op.d_rows, d);
 }

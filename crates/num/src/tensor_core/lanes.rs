@@ -12,7 +12,7 @@ use super::simd::{Portable, Simd};
 use super::{Accumulator, Element, Output, Plan, Product, exact};
 
 const ROWS: usize = 16;
-const LANES: usize = 8;
+pub(super) const LANES: usize = 8;
 /// Stands for the exponent of a zero: below any other, also when another's is added.
 const NONE: i32 = -10_000;
 /// Below the exponent of any sum that is not zero.
@@ -194,7 +194,7 @@ impl<const K: usize> Columns<K> {
 
 /// The transpose of eight columns.
 #[inline(always)]
-fn side_by_side<S: Simd, const K: usize>(columns: &[[f32; K]; LANES]) -> [[f32; LANES]; K] {
+pub(super) fn side_by_side<S: Simd, const K: usize>(columns: &[[f32; K]; LANES]) -> [[f32; LANES]; K] {
     let mut values = [[0.0; LANES]; K];
     let (blocks, rest) = values.as_chunks_mut::<LANES>();
     for (index, block) in blocks.iter_mut().enumerate() {
@@ -369,7 +369,7 @@ fn fast_with<S: Simd>(product: &Product, a: &[f32], b: &[f32], c: &[f32], d: &mu
 }
 
 #[inline(always)]
-fn truncate_if(element: Element, values: &mut [f32]) {
+pub(super) fn truncate_if(element: Element, values: &mut [f32]) {
     if element == Element::Tf32 {
         for value in values {
             *value = crate::tf32::truncate(*value);

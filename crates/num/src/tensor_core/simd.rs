@@ -15,6 +15,8 @@ pub(super) trait Simd {
     fn add(a: Self::F, b: Self::F) -> Self::F;
     /// NaN becomes 0x7FFFFFFF.
     fn canonical(a: Self::F) -> Self::F;
+    /// Eight f16 as f32, exactly; a NaN gives any NaN.
+    fn halves(bits: &[u16; 8]) -> Self::F;
     /// Rows become columns.
     fn transpose(rows: [Self::F; 8]) -> [Self::F; 8];
 
@@ -92,6 +94,10 @@ impl Simd for Portable {
     #[inline(always)]
     fn canonical(a: Self::F) -> Self::F {
         map(a, |a| if a.is_nan() { crate::CANONICAL_NAN } else { a })
+    }
+    #[inline(always)]
+    fn halves(bits: &[u16; 8]) -> Self::F {
+        map(*bits, crate::f16::to_f32)
     }
     #[inline(always)]
     fn transpose(rows: [Self::F; 8]) -> [Self::F; 8] {
@@ -188,10 +194,10 @@ mod avx2 {
     use std::arch::x86_64::*;
     use std::mem::transmute;
 
-    /// AVX2 instructions.
+    /// AVX2 instructions, and one of F16C.
     ///
-    /// Every method may be called from functions with AVX2 enabled only; [`super::super::lanes`] sees to it. Once inlined
-    /// there, each is an instruction or two.
+    /// Every method may be called from functions with AVX2 enabled only, `halves` with F16C too; [`super::super::lanes`] and
+    /// [`super::super::registers`] see to it. Once inlined there, each is an instruction or two.
     pub(in super::super) struct Avx2;
 
     // NOTE: no closures around intrinsics, since a closure does not inherit the caller's AVX2 and its instructions become calls.
@@ -257,6 +263,7 @@ mod avx2 {
             fn canonical(a: __m256) -> __m256 {
                 _mm256_blendv_ps(a, _mm256_set1_ps(crate::CANONICAL_NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a))
             }
+            fn halves(bits: &[u16; 8]) -> __m256 { _mm256_cvtph_ps(transmute::<[u16; 8], __m128i>(*bits)) }
             fn transpose(rows: [__m256; 8]) -> [__m256; 8] {
                 let [a, b, c, d, e, f, g, h] = rows;
                 let (ab, ab2) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
