@@ -103,8 +103,10 @@ pub struct Cta<'m> {
     /// What undefined bytes that were read are called, by the reading instruction.
     pub undefined_places: HashMap<Pc, Place>,
     /// Copies in flight of all warps, in the order of their issue.
+    #[allow(clippy::vec_box, reason = "they move between two lists for each copy")]
     pub flights: Vec<Box<Flight>>,
     /// Flights that have landed: their memory serves again.
+    #[allow(clippy::vec_box, reason = "as above")]
     pub landed: Vec<Box<Flight>>,
     /// What was released at an address by atomics and strong stores.
     pub sync_clocks: HashMap<u64, Vec<u32>>,

@@ -17,7 +17,9 @@ use std::collections::HashMap;
 use crate::code::Pc;
 use crate::memory::{DEFINED, IN_FLIGHT};
 
+mod places;
 mod planes;
+pub use places::Places;
 pub use planes::{Accessor, Conflict, Lanes};
 use planes::{Planes, byte_mask};
 
@@ -106,12 +108,12 @@ impl Shared {
         }
     }
 
-    /// Sixteen bytes as a little-endian number; within the memory.
+    /// Sixteen bytes as four words; within the memory.
     #[inline(always)]
-    pub fn sixteen(&self, at: usize) -> u128 {
+    pub fn sixteen(&self, at: usize) -> [u32; 4] {
         debug_assert!(at + 16 <= self.len);
         // SAFETY: within `len`, which `words` covers, as callers check; unaligned reads are fine.
-        u128::from_le(unsafe { self.words.as_ptr().cast::<u8>().add(at).cast::<u128>().read_unaligned() })
+        unsafe { self.words.as_ptr().cast::<u8>().add(at).cast::<[u32; 4]>().read_unaligned() }
     }
 
     /// Whether all bytes of a range have defined values and none is in flight.
@@ -181,40 +183,41 @@ impl Shared {
     /// Whether the bytes at every offset are defined and none is in flight; `span` is a power of two up to 16 or more.
     #[inline(always)]
     pub fn lanes_defined(&self, at: &[u32], span: usize) -> bool {
-        let mut bad = 0u64;
-        let p = self.shadow.as_ptr();
+        match span {
+            1 => self.pieces_defined::<1>(at, 1),
+            2 => self.pieces_defined::<2>(at, 1),
+            4 => self.pieces_defined::<4>(at, 1),
+            8 => self.pieces_defined::<8>(at, 1),
+            16 => self.pieces_defined::<16>(at, 1),
+            _ => self.pieces_defined::<16>(at, span / 16),
+        }
+    }
+
+    #[inline(always)]
+    fn pieces_defined<const PIECE: usize>(&self, at: &[u32], pieces: usize) -> bool {
+        let mut all = [DEFINED; PIECE];
+        let mut bad = [0u8; PIECE];
         for a in at {
-            debug_assert!(*a as usize + span <= self.len);
-            // SAFETY: the caller has checked that offset plus span is within the shadow's length, which is `len`.
-            unsafe {
-                let p = p.add(*a as usize);
-                bad |= match span {
-                    1 => u64::from(p.read() ^ DEFINED),
-                    2 => u64::from(p.cast::<u16>().read_unaligned() ^ 0x0101),
-                    4 => u64::from(p.cast::<u32>().read_unaligned() ^ 0x0101_0101),
-                    8 => p.cast::<u64>().read_unaligned() ^ 0x0101_0101_0101_0101,
-                    _ => {
-                        let mut bad = 0;
-                        for n in 0..span / 8 {
-                            bad |= p.cast::<u64>().add(n).read_unaligned() ^ 0x0101_0101_0101_0101;
-                        }
-                        bad
-                    }
-                };
+            for piece in self.shadow[*a as usize..][..PIECE * pieces].as_chunks::<PIECE>().0 {
+                for (bad, (all, shadow)) in bad.iter_mut().zip(all.iter_mut().zip(piece)) {
+                    (*bad, *all) = (*bad | shadow, *all & shadow);
+                }
             }
         }
-        bad == 0
+        bad.iter().all(|b| b & !DEFINED == 0) && all == [DEFINED; PIECE]
     }
 
     /// A read by all lanes when no other warp has written anything new; false: look at each lane.
     #[inline(always)]
-    pub fn read_lanes(&mut self, m: u32, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
+    pub fn read_lanes(&mut self, m: u32, at: &[u32; 32], places: &Places, span: usize, who: &Accessor) -> bool {
         let (first, last) = words_of(at, span);
-        if !self.writes.quiet(who, at, span, first, last) || !self.writes.lanes_apart(who, m, at, span, first, last) {
+        if !self.writes.quiet(who, places.at(), span, first, last)
+            || !self.writes.lanes_apart(who, places, span, first, last)
+        {
             return false;
         }
         if span >= 4 {
-            self.reads.record_lanes(who, m, at, span / 4, first, last);
+            self.reads.record_places(who, places, span / 4, first, last);
         } else {
             self.reads.record_pieces(who, m, at, span, first, last);
         }
@@ -224,12 +227,13 @@ impl Shared {
     /// The same for a write.
     #[inline(always)]
     pub fn write_lanes(&mut self, m: u32, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
-        if !self.lanes_quiet(m, at, span, who) {
+        let places = Places::new(m, at);
+        if !self.lanes_quiet(&places, span, who) {
             return false;
         }
         let (first, last) = words_of(at, span);
         if span >= 4 {
-            self.writes.record_lanes(who, m, at, span / 4, first, last);
+            self.writes.record_places(who, &places, span / 4, first, last);
         } else {
             self.writes.record_pieces(who, m, at, span, first, last);
         }
@@ -249,12 +253,13 @@ impl Shared {
 
     /// Whether a write of whole words by all lanes would surely clash with nothing, as it is to be made later.
     #[inline(always)]
-    pub fn lanes_quiet(&self, m: u32, at: &[u32; 32], span: usize, who: &Accessor) -> bool {
+    pub fn lanes_quiet(&self, places: &Places, span: usize, who: &Accessor) -> bool {
+        let at = places.at();
         let (first, last) = words_of(at, span);
         self.writes.quiet(who, at, span, first, last)
             && self.reads.quiet(who, at, span, first, last)
-            && self.writes.lanes_apart(who, m, at, span, first, last)
-            && self.reads.lanes_apart(who, m, at, span, first, last)
+            && self.writes.lanes_apart(who, places, span, first, last)
+            && self.reads.lanes_apart(who, places, span, first, last)
     }
 
     /// A read: conflicts with writes of other warps.

@@ -13,7 +13,7 @@ use crate::exec::rare::lanes_of;
 use crate::exec::rows::mask_of;
 use crate::exec::{global_races, traffic, undefined};
 use crate::memory::{ALL_DEFINED, DEFINED, slot_of};
-use crate::shared::{Accessor, Lanes};
+use crate::shared::{Accessor, Lanes, Places};
 use crate::warp::Warp;
 
 /// Copies of one `cp.async` that have not been waited for: those of the lanes of `mask`.
@@ -132,13 +132,13 @@ fn quick(cta: &mut Cta, w: &Warp, f: &Flight) -> bool {
     let limit = cta.shared.len() as u64;
     let (mut bad, mut at, mut seen) = (0u64, [0usize; 32], [0u64; 16]);
     let mut twice = 0;
-    for l in 0..32 {
+    for (l, at) in at.iter_mut().enumerate() {
         let active = m >> l & 1 != 0;
         let o = f.from[if active { l } else { first }].wrapping_sub(base);
         bad |= u64::from(o > b.bytes) | u64::from(o.wrapping_add(bytes as u64) > b.bytes) | o & (bytes as u64 - 1);
         bad |= u64::from(u64::from(f.to[l]) + bytes as u64 > limit) | u64::from(f.to[l]) & (bytes as u64 - 1);
         bad |= u64::from(active && usize::from(f.size[l]) != bytes);
-        at[l] = o as usize;
+        *at = o as usize;
         // Bit sets of the places' low bits: two lanes that write one place are looked at one by one.
         let place = f.to[l] as usize / bytes % 1024;
         let bit = u64::from(active) << (place % 64);
@@ -149,7 +149,7 @@ fn quick(cta: &mut Cta, w: &Warp, f: &Flight) -> bool {
         return false;
     }
     let who = Accessor { warp: w.index, clock: &w.clock, pc: f.pc, atomic: false, lanes: Lanes::Same };
-    if cta.shared.any_in_flight(&f.to, bytes) || !cta.shared.lanes_quiet(m, &f.to, bytes, &who) {
+    if cta.shared.any_in_flight(&f.to, bytes) || !cta.shared.lanes_quiet(&Places::new(m, &f.to), bytes, &who) {
         return false;
     }
     cta.shared.lanes_flight(m, &f.to, bytes, true);
@@ -168,7 +168,7 @@ fn slow(cta: &mut Cta, w: &Warp, f: &Flight, to: &[u64; 32]) -> u32 {
     for l in lanes_of(f.mask) {
         let (from, src) = (f.from[l], u32::from(f.size[l]));
         let start = relative(to[l]);
-        if start % u64::from(bytes) != 0 || start.saturating_add(bytes.into()) > limit {
+        if !start.is_multiple_of(bytes.into()) || start.saturating_add(bytes.into()) > limit {
             bad_access(cta, w, pc, Area::Shared, start, bytes, bytes, 1 << l, true);
             break;
         }

@@ -4,6 +4,7 @@
 use crate::code::{Area, Instr, MatrixOp, Pc};
 use crate::cta::Cta;
 use crate::exec::memory::{address_undefined, addresses};
+use crate::exec::turn::turn_halves;
 use crate::exec::{region, traffic};
 use crate::memory::{SHARED_WINDOW, WINDOW_BYTES};
 use crate::shared::{Accessor, Lanes};
@@ -55,41 +56,15 @@ fn quick_load(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc) -> bool {
     }
     traffic::rows(cta, pc, &all[..8 * op.count]);
     for (rows, d) in at.as_chunks::<8>().0.iter().zip(&op.rows) {
-        let mut matrix = [0u128; 8];
+        let mut matrix = [[0u32; 4]; 8];
         for (row, at) in matrix.iter_mut().zip(rows) {
             *row = cta.shared.sixteen(*at as usize);
         }
-        let words = if op.transposed { transposed(matrix) } else { matrix };
-        let (out, _) = w.regs.m32(*d).as_chunks_mut::<4>();
-        for (out, row) in out.iter_mut().zip(words) {
-            for (n, word) in out.iter_mut().enumerate() {
-                *word = (row >> (32 * n)) as u32;
-            }
-        }
+        let words = if op.transposed { turn_halves(matrix) } else { matrix };
+        w.regs.m32(*d).copy_from_slice(words.as_flattened());
         w.regs.define(*d, u32::MAX);
     }
     true
-}
-
-/// Rows of eight elements of 16 bits become columns.
-#[inline(always)]
-fn transposed(rows: [u128; 8]) -> [u128; 8] {
-    let elements = rows.map(|row| {
-        let mut out = [0u16; 8];
-        for (n, e) in out.iter_mut().enumerate() {
-            *e = (row >> (16 * n)) as u16;
-        }
-        out
-    });
-    let mut columns = [0u128; 8];
-    for (n, column) in columns.iter_mut().enumerate() {
-        let mut bytes = [0u8; 16];
-        for (pair, row) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(&elements) {
-            *pair = row[n].to_le_bytes();
-        }
-        *column = u128::from_le_bytes(bytes);
-    }
-    columns
 }
 
 pub fn load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {

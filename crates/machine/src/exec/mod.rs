@@ -27,6 +27,7 @@ mod shared_access;
 mod sub_byte;
 mod tensor;
 pub mod traffic;
+mod turn;
 mod undefined;
 mod undefined_bits;
 mod warp_ops;

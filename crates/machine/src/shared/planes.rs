@@ -1,8 +1,9 @@
 //! Who accessed which word of shared memory since when: an entry for each word and warp, for reads and for writes.
 //!
 //! [`super`] says what entries mean and when two accesses are a race. Entries are looked at for single ranges (`find`, `record`) or,
-//! where nobody else has been near, for the lanes of an instruction at once (`quiet`, `lanes_apart`, `record_lanes`).
+//! where nobody else has been near, for the lanes of an instruction at once (`quiet`, `lanes_apart`, `record_places`).
 
+use super::places::Places;
 use crate::code::Pc;
 
 const STAMP_SHIFT: u32 = 37;
@@ -14,8 +15,8 @@ const WIDE: u64 = 1 << 31;
 /// Several lanes, and not each of them all bytes.
 const PARTIAL: u64 = 1 << 30;
 /// Several lanes; else the lane is in the bits of [`LANE`].
-const SEVERAL: u64 = 1 << 29;
-const LANE_SHIFT: u32 = 24;
+pub(super) const SEVERAL: u64 = 1 << 29;
+pub(super) const LANE_SHIFT: u32 = 24;
 const LANE: u64 = 31 << LANE_SHIFT;
 /// Programs of more instructions are not loaded: their text would be over the limit.
 const PC: u64 = (1 << 24) - 1;
@@ -187,14 +188,33 @@ impl Planes {
         latest >> STAMP_SHIFT <= known
     }
 
-    /// Records whole words of 32 lanes.
+    /// Records whole words.
     #[inline(always)]
-    pub(super) fn record_lanes(
+    pub(super) fn record_places(&mut self, who: &Accessor, places: &Places, words: usize, first: usize, last: usize) {
+        match words {
+            1 => self.record_words::<1>(who, places, first, last),
+            2 => self.record_words::<2>(who, places, first, last),
+            4 => self.record_words::<4>(who, places, first, last),
+            _ => {
+                for n in 0..words {
+                    self.record_each::<1>(who, places, n, first, last);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn record_words<const WORDS: usize>(&mut self, who: &Accessor, places: &Places, first: usize, last: usize) {
+        self.record_each::<WORDS>(who, places, 0, first, last);
+    }
+
+    /// Words from the `skip`-th of each place on.
+    #[inline(always)]
+    fn record_each<const WORDS: usize>(
         &mut self,
         who: &Accessor,
-        m: u32,
-        at: &[u32; 32],
-        words: usize,
+        places: &Places,
+        skip: usize,
         first: usize,
         last: usize,
     ) {
@@ -203,41 +223,29 @@ impl Planes {
         self.recent[who.warp].add(stamp, first, last);
         let entry = entry(who, stamp) | BYTES;
         let plane = &mut self.entries[who.warp][..];
-        let rest = m.trailing_zeros();
-        for (l, a) in at.iter().enumerate() {
-            let a = *a as usize / 4;
-            let lane = if m >> l & 1 != 0 { l as u32 } else { rest };
-            let new = entry | u64::from(lane) << LANE_SHIFT;
-            // PERF: a lane's first word speaks for all of them; accesses of several words are seldom laid out otherwise.
-            let old = plane[a];
+        for (at, tag) in places.tagged() {
+            let Some(entries) = plane[at / 4 + skip..].first_chunk_mut::<WORDS>() else { continue };
+            let new = entry | tag;
+            // PERF: a place's first word speaks for all of them; accesses of several words are seldom laid out otherwise.
+            let old = entries[0];
             let new = if old >> STAMP_SHIFT == u64::from(stamp) && old != new { merge(old, new) } else { new };
-            for e in &mut plane[a..a + words] {
-                *e = new;
-            }
+            *entries = [new; WORDS];
         }
     }
 
     /// No lane of this warp has touched, in this interval, what another one touches now.
     #[inline(always)]
-    pub(super) fn lanes_apart(
-        &self,
-        who: &Accessor,
-        m: u32,
-        at: &[u32; 32],
-        span: usize,
-        first: usize,
-        last: usize,
-    ) -> bool {
+    pub(super) fn lanes_apart(&self, who: &Accessor, places: &Places, span: usize, first: usize, last: usize) -> bool {
         let stamp = who.clock[who.warp];
         if !self.own_near(who, first, last) {
             return true;
         }
         let plane = &self.entries[who.warp][..];
         let mut close = false;
-        for (l, a) in at.iter().enumerate() {
-            for n in 0..span.div_ceil(4) {
-                let e = plane[*a as usize / 4 + n];
-                close |= e >> STAMP_SHIFT == u64::from(stamp) && e & (LANE | SEVERAL | WIDE) != lane_tag(m, l);
+        for (at, tag) in places.tagged() {
+            for e in &plane[at / 4..][..span.div_ceil(4)] {
+                close |=
+                    e >> STAMP_SHIFT == u64::from(stamp) && (e & (LANE | SEVERAL | WIDE) != tag || tag & SEVERAL != 0);
             }
         }
         !close
