@@ -47,6 +47,8 @@ pub struct Options {
     pub threads: usize,
     /// Counts what accesses cost the memory system ([`LineCounters::traffic`]); takes up to twice the time.
     pub count_traffic: bool,
+    /// Off only to measure what they cost.
+    pub detectors: Detectors,
     /// Further schedules that [`crate::explore`] runs; a single [`crate::launch`] runs one.
     pub schedules: u32,
 }
@@ -62,9 +64,18 @@ impl Default for Options {
             max_shared_bytes: 99 << 10,
             threads: 0,
             count_traffic: false,
+            detectors: Detectors::On,
             schedules: 0,
         }
     }
+}
+
+/// Whether accesses to shared and global memory are checked for races, undefined bytes and copies in flight. Bounds, alignment,
+/// barriers and undefined registers are looked at in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detectors {
+    On,
+    Off,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{self, Relaxed};
 
-use crate::api::{FindingKind, Place, Severity, Traffic};
+use crate::api::{Detectors, FindingKind, Place, Severity, Traffic};
 use crate::code::{BarrierKind, BarrierOp, Op, Pc};
 use crate::exec::{self, Flight};
 use crate::findings::{Findings, RawFinding};
 use crate::global::{Known, MAX_CTA, RecordSpace};
 use crate::machine::{Fill, Machine};
+use crate::memory::DEFINED;
 use crate::shared::Shared;
 use crate::warp::{Frame, Group, Pause, State, Warp};
 
@@ -96,6 +97,8 @@ pub struct Cta<'m> {
     pub divergent_branches: u64,
     /// By pc; empty unless it is counted.
     pub traffic: Vec<Traffic>,
+    /// Whether accesses to shared and global memory are looked at.
+    pub detects: bool,
     pub printed: String,
     pub fault: Option<Fault>,
     pub live_threads: u32,
@@ -146,6 +149,7 @@ impl<'m> Cta<'m> {
             divergent_instructions: 0,
             divergent_branches: 0,
             traffic: vec![Traffic::default(); if m.options.count_traffic { m.code.instrs.len() } else { 0 }],
+            detects: m.options.detectors == Detectors::On,
             printed: String::new(),
             fault: None,
             live_threads: 0,
@@ -221,14 +225,17 @@ impl<'m> Cta<'m> {
             }
             let quiet = waiting && events == self.events;
             self.quiet_rounds = if quiet { self.quiet_rounds.saturating_add(1) } else { 0 };
-            self.idle_rounds = if quiet && released == self.released { self.idle_rounds + 1 } else { 0 };
+            let idle = quiet && released == self.released;
+            self.idle_rounds = if idle { self.idle_rounds + 1 } else { 0 };
             if ran && quiet && (polls >= POLLS || polls > 0 && self.quiet_rounds > QUIET_ROUNDS) {
                 // Whether it polls in vain is for the grid to say, not for the number of its turns.
                 self.idle_rounds = 0;
                 stalled = true;
                 break;
             }
-            self.m.progress.fetch_add(1, Ordering::Release);
+            if !idle {
+                self.m.progress.fetch_add(1, Ordering::Release);
+            }
             if !ran || self.idle_rounds > IDLE_ROUNDS {
                 if warps.iter().any(|w| w.pause != Pause::Exited) {
                     self.deadlock(warps, false);
@@ -269,6 +276,9 @@ impl<'m> Cta<'m> {
         self.fences = 0;
         self.known.clear();
         let before = self.shared.reset(m.shared_bytes as usize, m.warps);
+        if !self.detects {
+            self.shared.mark(0, m.shared_bytes as usize, DEFINED);
+        }
         if before == 0 {
             // Intervals are counted anew.
             self.marks.clear();

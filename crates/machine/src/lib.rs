@@ -29,8 +29,8 @@ mod warp;
 mod worker;
 
 pub use api::{
-    Arg, AsyncCopies, BufferId, Counters, End, Fidelity, Finding, FindingKind, InstructionClass, Launch, LineCounters,
-    Options, Outcome, Place, Severity, Site, Traffic,
+    Arg, AsyncCopies, BufferId, Counters, Detectors, End, Fidelity, Finding, FindingKind, InstructionClass, Launch,
+    LineCounters, Options, Outcome, Place, Severity, Site, Traffic,
 };
 pub use launch::launch;
 pub use memory::{Contents, Memory, address_of};

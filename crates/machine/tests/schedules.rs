@@ -82,6 +82,16 @@ fn ctas_that_wait_in_vain_are_a_deadlock_at_the_poll() {
 }
 
 #[test]
+fn a_wait_that_sleeps_between_its_questions_is_a_deadlock_too() {
+    // A barrier of two arrivals has one; each round of the wait asks twice and sleeps.
+    let body = ".shared .align 8 .b64 bar;\nsetp.ne.u32 %p0, %r0, 0;\n@%p0 bra DONE;\nmbarrier.init.shared.b64 [bar], 2;\n\
+                mbarrier.arrive.shared.b64 %rd2, [bar];\nAGAIN:\nmbarrier.test_wait.shared.b64 %p1, [bar], %rd2;\n@%p1 bra DONE;\n\
+                mbarrier.test_wait.shared.b64 %p1, [bar], %rd2;\n@%p1 bra DONE;\nnanosleep.u32 32;\nbra AGAIN;\nDONE:\n";
+    let r = run_with(&kernel(body), &[0; 4], 4, 4, 32, 0, &options());
+    assert_eq!((&r.outcome.end, r.kinds()), (&End::Faulted, vec!["deadlock"]), "{:?}", r.outcome.findings);
+}
+
+#[test]
 fn what_depends_on_the_order_is_found() {
     // Who comes first takes ticket 0: strong accesses only, so no race is there to be found.
     let ticket = "atom.global.add.u32 %r1, [%rd0], 1;\nmov.u32 %r2, %ctaid.x;\nmul.wide.u32 %rd2, %r2, 4;\nadd.u64 %rd2, %rd1, %rd2;\nst.global.u32 [%rd2], %r1;\n";

@@ -116,7 +116,7 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
     let lanes = Lanes { slot, mask: m, at: &t, span, range: shape.range(span) };
     global_races::read(cta, w, pc, b, lanes, op.strong);
     let mut bad = 0u64;
-    if let Some(s) = &b.shadow {
+    if let Some(s) = b.shadow.as_ref().filter(|_| cta.detects) {
         let all = if size == 8 { ALL_DEFINED } else { ALL_DEFINED & ((1 << (8 * size)) - 1) };
         let lanes = if same { 1 } else { 32 };
         for e in 0..op.rows.len() {

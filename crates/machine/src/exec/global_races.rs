@@ -49,6 +49,9 @@ fn agent<'a>(cta: &'a Cta, w: &'a Warp, record: u32, strong: bool) -> Agent<'a> 
 /// Lanes read.
 #[inline(always)]
 pub fn read(cta: &mut Cta, w: &Warp, pc: Pc, b: &Buffer, lanes: Lanes, strong: bool) {
+    if !cta.detects {
+        return;
+    }
     let record = cta.mark(w, pc);
     if b.read_only || record == 0 {
         return;
@@ -68,6 +71,9 @@ pub fn read(cta: &mut Cta, w: &Warp, pc: Pc, b: &Buffer, lanes: Lanes, strong: b
 /// Lanes are about to write; `same` says whether what a lane writes is there already.
 #[inline(always)]
 pub fn write(cta: &mut Cta, w: &Warp, pc: Pc, b: &Buffer, lanes: Lanes, strong: bool, same: impl Fn(usize) -> bool) {
+    if !cta.detects {
+        return;
+    }
     let record = cta.mark(w, pc);
     if record == 0 {
         return;

@@ -51,7 +51,7 @@ fn quick_load(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc) -> bool {
         return false;
     }
     let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: false, lanes: Lanes::Wide };
-    if !cta.shared.lanes_defined(at, 16) || !cta.shared.read_rows(at, &who) {
+    if cta.detects && (!cta.shared.lanes_defined(at, 16) || !cta.shared.read_rows(at, &who)) {
         return false;
     }
     traffic::rows(cta, pc, &all[..8 * op.count]);

@@ -84,6 +84,7 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
     let lanes = lanes_at(shape, start, span, m);
     let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };
     let defined = match shape {
+        _ if !cta.detects => true,
         Shape::Same | Shape::Row => {
             let len = if shape == Shape::Row { 32 * span } else { span };
             let conflict = cta.shared.read(start, len, &who);
@@ -186,6 +187,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
     let lanes = lanes_at(shape, start, span, m);
     let who = Accessor { warp: w.index, clock: &w.clock, pc, atomic: op.strong, lanes };
     match shape {
+        _ if !cta.detects => {}
         Shape::Same | Shape::Row => {
             let len = if shape == Shape::Row { 32 * span } else { span };
             let conflict = cta.shared.write(start, len, &who);
@@ -242,7 +244,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
             }
         }
     }
-    if shape != Shape::Row {
+    if shape != Shape::Row && cta.detects {
         same_byte(cta, w, op, pc, m, &t, span);
     }
     if op.strong {
