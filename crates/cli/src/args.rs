@@ -61,6 +61,8 @@ pub enum Command {
     Evolve(Box<EvolveArgs>),
     /// Gates 1 to 3: then time them against what people use, and launch them ten thousand times
     Bench(Box<BenchArgs>),
+    /// Gates 1, 2 and 4: what bounds a kernel and what to try next, by hardware counters where they can be had
+    Profile(Box<ProfileArgs>),
     /// Any .ptx or .cu from a small launch file: runs it, writes what it computed as .npy, and says what it does wrong
     Exec(ExecArgs),
     /// Tasks with their shapes, kernels with their levers, targets, distributions
@@ -103,7 +105,11 @@ pub enum Command {
         run: PathBuf,
     },
     /// What this machine can do, and the next step for what it cannot
-    Doctor,
+    Doctor {
+        /// Measure what the GPU can do at most (DRAM, L2, shared memory, tensor cores, f32, exponentials), and keep it for the roofline
+        #[arg(long)]
+        measure: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -254,6 +260,25 @@ pub struct CheckArgs {
     /// The last gate that is run: compile, correctness or performance, or 1, 2, 3
     #[arg(long, value_enum, ignore_case = true)]
     pub gate: Option<GateArg>,
+}
+
+/// What `profile` takes besides what `check` takes.
+#[derive(Debug, Args, Clone)]
+pub struct ProfileArgs {
+    #[command(flatten)]
+    pub check: CheckArgs,
+    /// Launches of the kernel to profile; those of one pass through its plan if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub launches: Option<u32>,
+    /// Nsight Compute's command line, where it is not on the PATH
+    #[arg(long, value_name = "PATH")]
+    pub ncu: Option<PathBuf>,
+    /// Read a profile that was taken elsewhere: a report (.ncu-rep), or its raw page as CSV; without a kernel, show it
+    #[arg(long, value_name = "FILE")]
+    pub import: Option<PathBuf>,
+    /// Rules of your own before the built-in ones (TOML, docs/profile.md)
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -55,6 +55,7 @@ fn dispatch(cli: &Cli) -> Result<i32, CliError> {
         Some(Command::Check(check)) => cmd::check::check(common, check),
         Some(Command::Evolve(args)) => cmd::evolve::evolve(common, args),
         Some(Command::Bench(bench)) => cmd::bench::bench(common, bench),
+        Some(Command::Profile(args)) => cmd::profile::profile(common, args),
         Some(Command::Exec(args)) => cmd::exec::exec(common, args),
         Some(Command::List) => cmd::list::list(common),
         Some(Command::Explain { code }) => cmd::explain::explain(common, code.as_deref()),
@@ -66,7 +67,7 @@ fn dispatch(cli: &Cli) -> Result<i32, CliError> {
         Some(Command::Evidence(args)) => cmd::evidence::evidence(common, args),
         Some(Command::History(args)) => cmd::history::history(common, args),
         Some(Command::Brief { run }) => cmd::brief::brief(common, run),
-        Some(Command::Doctor) => cmd::doctor::doctor(common),
+        Some(Command::Doctor { measure }) => cmd::doctor::doctor(common, *measure),
     }
 }
 

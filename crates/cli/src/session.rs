@@ -63,9 +63,26 @@ impl Session {
         );
         let text =
             serde_json::to_vec_pretty(&result).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
-        let gate = if result.measurement.is_some() { "performance" } else { "correctness" };
+        let gate = match (&result.profile, &result.measurement) {
+            (Some(_), _) => "profile",
+            (None, Some(_)) => "performance",
+            (None, None) => "correctness",
+        };
         self.run.write(&folder.join(gate).join(safe(&name)), &text)?;
         Ok(self.run.push(Event::Result { result: Box::new(result) })?)
+    }
+
+    /// Keeps what a profile is made of, for the result that comes next; their paths under the run.
+    pub fn profile_files(&mut self, candidate: &str, files: &[(String, Vec<u8>)]) -> Result<Vec<String>, CliError> {
+        let folder = candidate_folder(candidate).join("profile");
+        let n = self.judged + 1;
+        let mut paths = Vec::new();
+        for (name, bytes) in files {
+            let path = folder.join(safe(&format!("{n}-{name}")));
+            self.run.write(&path, bytes)?;
+            paths.push(path.display().to_string().replace('\\', "/"));
+        }
+        Ok(paths)
     }
 
     pub fn example(&mut self, result: ResultRecord) -> Result<(), CliError> {
@@ -151,6 +168,7 @@ pub fn environment(device: Option<String>) -> Environment {
         arch: std::env::consts::ARCH.into(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         toolkit: None,
+        ceilings: device.as_deref().and_then(crate::cmd::doctor_gpu::measured),
         device,
         remote: None,
     }

@@ -41,7 +41,7 @@ pub use fetch::{FetchEvent, fetch};
 pub use include::{IncludedFile, Resolved};
 pub use layer::{Difference, Layer, LayerBuilder, freshness};
 pub use request::{BuildKind, CompileOptions, Request, Standard, sha256};
-pub use sass::disassemble;
+pub use sass::{disassemble, disassemble_with_lines};
 pub use search::{Found, Search, find, find_or_fetch};
 pub use store::{ArtifactCache, CacheSizes};
 pub use toolkit::{Line, Need, Origin, Toolkit, ToolkitId, Version};

@@ -29,8 +29,35 @@ pub fn disassemble(
     cubin: &str,
     limits: &Limits,
 ) -> Result<Result<String, String>, ToolError> {
+    listing(toolkit, folder, cubin, limits, &[])
+}
+
+/// [`disassemble`] with the source line of each instruction in comments, where nvdisasm is there.
+///
+/// # Errors
+/// The disassembler cannot be started.
+pub fn disassemble_with_lines(
+    toolkit: &Toolkit,
+    folder: &Path,
+    cubin: &str,
+    limits: &Limits,
+) -> Result<Result<String, String>, ToolError> {
+    listing(toolkit, folder, cubin, limits, &["--print-line-info"])
+}
+
+fn listing(
+    toolkit: &Toolkit,
+    folder: &Path,
+    cubin: &str,
+    limits: &Limits,
+    options: &[&str],
+) -> Result<Result<String, String>, ToolError> {
     let mut command = match (&toolkit.nvdisasm, &toolkit.cuobjdump) {
-        (Some(nvdisasm), _) => Command::new(nvdisasm),
+        (Some(nvdisasm), _) => {
+            let mut c = Command::new(nvdisasm);
+            c.args(options);
+            c
+        }
         (None, Some(cuobjdump)) => {
             let mut c = Command::new(cuobjdump);
             c.arg("-sass");

@@ -190,6 +190,7 @@ fn blank(
         compile: compiled.records.clone(),
         check: None,
         measurement: None,
+        profile: None,
         execution: None,
         cached: false,
         check_of: None,
@@ -217,7 +218,7 @@ fn sanitize(sanitizer: &dyn SanitizeJob, job: &Job, judged: &mut Judged) {
     }
 }
 
-fn job<'a>(
+pub(crate) fn job<'a>(
     ctx: &Context,
     artifact: &'a Artifact,
     plan: &'a ResolvedPlan,

@@ -3,7 +3,7 @@
 //! It knows tasks and candidates (`spec`), and drives the engines below it; it prints nothing.
 //!
 //! Picture: task x shape -> [`draw`] -> [`inputs`] -> [`oracle`] (f64, and the honest kernel's error) ; candidate ->
-//! [`compile_gate`] -> [`backend`] -> [`guard`], [`check`] -> [`evaluate`] -> [`pipeline`] -> records; [`bench`] goes on from there: gate 3.
+//! [`compile_gate`] -> [`backend`] -> [`guard`], [`check`] -> [`evaluate`] -> [`pipeline`] -> records; [`bench`] goes on from there: gate 3, and [`profile`]: gate 4.
 
 pub mod attention;
 pub mod backend;
@@ -25,6 +25,7 @@ pub mod oracle;
 pub mod oracles;
 pub mod passes;
 pub mod pipeline;
+pub mod profile;
 pub mod quantise;
 pub mod reference;
 pub mod rows;

@@ -101,7 +101,7 @@ pub fn run(
 
 /// What there is to be done, and what does not apply. Where no target is asked for, a candidate's own that comes first in `preferred` is
 /// taken, else its first; with preferences, a candidate that has none of them is not applicable.
-pub(crate) fn plan<'a>(
+pub fn plan<'a>(
     request: &RunRequest<'a>,
     preferred: &[String],
 ) -> Result<(Vec<Step<'a>>, Vec<NotApplicable>), EvalError> {
@@ -160,7 +160,7 @@ pub(crate) fn plan<'a>(
 }
 
 /// Nothing to judge is wrong usage: it must not look like a pass.
-pub(crate) fn nothing_left(excluded: &[NotApplicable]) -> SpecError {
+pub fn nothing_left(excluded: &[NotApplicable]) -> SpecError {
     let Some(first) = excluded.first() else {
         return SpecError::new(SpecCode::ConstraintNotMet, "there is nothing to judge: no candidate was named")
             .hint("`warpsmith list` shows what is built in");

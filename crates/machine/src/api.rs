@@ -266,6 +266,17 @@ pub struct LineCounters {
     pub traffic: Traffic,
 }
 
+/// What the instructions of one chain of call sites did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PlaceCounters {
+    /// File as `.file` names it, and line: the innermost place first, then where it was inlined. Empty without line information.
+    pub chain: Vec<(String, u32)>,
+    pub warp_instructions: u64,
+    pub tensor_ops: u64,
+    /// All zero unless [`Options::count_traffic`].
+    pub traffic: Traffic,
+}
+
 /// How true to hardware the instructions were that ran, as warp-instructions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fidelity {
@@ -311,6 +322,8 @@ pub struct Counters {
     pub by_class: BTreeMap<InstructionClass, u64>,
     /// By source line, the most executed first.
     pub lines: Vec<LineCounters>,
+    /// By chain of call sites, so that inlined code can be told by who called it. Only with [`Options::count_traffic`].
+    pub places: Vec<PlaceCounters>,
     /// All lines together; all zero unless [`Options::count_traffic`].
     pub traffic: Traffic,
     /// Warp-instructions that only part of a warp's living lanes executed, and branches at which lanes parted.

@@ -621,6 +621,10 @@ pub struct Code {
     pub sides: Sides,
     /// By pc.
     pub sites: Vec<Site>,
+    /// For each instruction the number of its place in `places`.
+    pub chains: Vec<u32>,
+    /// Chains of lines, innermost first: where an instruction stands, and where that was inlined. The first is empty.
+    pub places: Vec<Vec<(String, u32)>>,
     /// By pc: a number for the source line; instructions without one have a number each.
     pub lines: Vec<u32>,
     /// By pc: index into `mnemonics`.

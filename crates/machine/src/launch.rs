@@ -321,11 +321,13 @@ fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
         break;
     }
     let mut counters = count(program, machine, &all.counts, all.lane_instructions);
-    let range = program.reachable(machine.entry).into_iter().flat_map(|f| {
+    let reachable = program.reachable(machine.entry);
+    let range = reachable.into_iter().flat_map(|f| {
         let f = &code.functions[f];
         f.start as usize..f.end as usize - 1
     });
-    counters.lines = traffic::by_line(code, range, &all.counts, &all.traffic);
+    counters.lines = traffic::by_line(code, range.clone(), &all.counts, &all.traffic);
+    counters.places = traffic::by_place(code, range, &all.counts, &all.traffic);
     for t in &all.traffic {
         counters.traffic.add(t);
     }

@@ -30,7 +30,7 @@ mod worker;
 
 pub use api::{
     Arg, AsyncCopies, BufferId, Counters, Detectors, End, Fidelity, Finding, FindingKind, InstructionClass, Launch,
-    LineCounters, Options, Outcome, Place, Severity, Site, Traffic,
+    LineCounters, Options, Outcome, Place, PlaceCounters, Severity, Site, Traffic,
 };
 pub use launch::launch;
 pub use memory::{Contents, Memory, address_of};

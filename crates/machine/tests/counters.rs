@@ -66,6 +66,24 @@ fn sectors() {
 }
 
 #[test]
+fn inlined_code_is_told_by_who_called_it() {
+    let body = ".loc 1 10 1\nadd.u32 %r4, %r0, 1;\n.loc 2 3 1, function_name $L__info_string0, inlined_at 1 20 5\nadd.u32 %r5, %r0, 2;\n\
+        .loc 2 3 1, function_name $L__info_string0, inlined_at 1 30 5\nadd.u32 %r6, %r0, 3;\nadd.u32 %r7, %r0, 3;\n";
+    let ptx = format!("{}\n.file 1 \"k.cu\"\n.file 2 \"h.cuh\"\n", kernel(body));
+    let o = Options { count_traffic: true, ..options() };
+    let counters = run_with(&ptx, &[7; 32768], 4096, 1, 32, 0, &o).outcome.counters;
+    let of = |chain: &[(&str, u32)]| {
+        let chain: Vec<(String, u32)> = chain.iter().map(|(f, l)| ((*f).to_string(), *l)).collect();
+        counters.places.iter().find(|p| p.chain == chain).map(|p| p.warp_instructions)
+    };
+    assert_eq!((of(&[("k.cu", 10)]), of(&[("h.cuh", 3), ("k.cu", 20)])), (Some(1), Some(1)), "{:?}", counters.places);
+    // What follows a place without a line of its own stays with it: the second sum, and the return.
+    assert_eq!(of(&[("h.cuh", 3), ("k.cu", 30)]), Some(3));
+    let all: u64 = counters.places.iter().map(|p| p.warp_instructions).sum();
+    assert_eq!(all, counters.warp_instructions);
+}
+
+#[test]
 fn divergence_and_classes() {
     let c = counted(
         "setp.lt.u32 %p0, %r0, 7;\n@%p0 bra A;\nadd.u32 %r1, %r0, 1;\nadd.u32 %r2, %r0, 2;\nA:\nex2.approx.ftz.f32 %f1, 0f00000000;\nbar.sync 0;\n",

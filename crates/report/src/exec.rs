@@ -113,6 +113,7 @@ pub fn exec_as_run(record: &ExecRecord) -> RunRecord {
         compile: BTreeMap::new(),
         check: None,
         measurement: None,
+        profile: None,
         execution: Some(record.counters.clone()),
         cached: false,
         check_of: None,

@@ -19,6 +19,7 @@ pub fn markdown(material: &Material) -> String {
     conditions(record, &mut text);
     speed_section(record, &mut text);
     results(record, &mut text);
+    profiles(record, &mut text);
     findings("Findings", record.results.iter().filter(|r| r.verdict != VerdictWord::Passed), &mut text);
     findings("Shown because they must fail", record.examples.iter(), &mut text);
     evidence(record, &mut text);
@@ -73,6 +74,19 @@ fn results(record: &RunRecord, text: &mut String) {
     }
     text.push_str("\nrelF and worst row are relative errors against f64 on the quantised inputs; the limits are a factor of what an honest kernel errs on the same inputs. ");
     text.push_str("A time appears only where a GPU was measured.\n\n");
+}
+
+/// Gate 4, if it was run.
+fn profiles(record: &RunRecord, text: &mut String) {
+    let rows = crate::profile::rows(record);
+    if rows.is_empty() {
+        return;
+    }
+    text.push_str("## What bounds it, and what to try\n\n| kernel | shape | bound by | try first | hardware counters |\n|---|---|---|---|---|\n");
+    for cells in rows {
+        text.push_str(&row(cells.into_iter()));
+    }
+    text.push('\n');
 }
 
 /// Gate 3, if it was run.

@@ -17,6 +17,7 @@ pub fn terminal(record: &RunRecord) -> String {
         text.push_str(&table(&record.results));
     }
     text.push_str(&speed_table(record));
+    text.push_str(&crate::profile::section(record));
     text.push_str(&findings(&record.results));
     for example in &record.examples {
         text.push_str(&format!("\nshown because it must fail: {} is {}\n", short(example), word(example.verdict)));

@@ -5,6 +5,7 @@
 
 pub mod accept;
 pub mod candidate;
+pub mod ceilings;
 mod document;
 pub mod error;
 pub mod exec;
@@ -12,6 +13,7 @@ pub mod formula;
 pub mod levers;
 mod measurement;
 pub mod plan;
+pub mod profile;
 pub mod protocol;
 pub mod record;
 pub mod speedups;

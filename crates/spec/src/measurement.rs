@@ -36,9 +36,6 @@ pub struct MeasurementRecord {
     /// How far the same ratio lies apart on two machines with the same device, relative, beside its interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between_machines: Option<SpreadRecord>,
-    /// Filled by gate 4 only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<serde_json::Value>,
 }
 
 /// What the device did while it was measured; absent where it does not say.

@@ -1,6 +1,8 @@
 //! The record of a run (`warpsmith.run/1`): what `--json` prints and `summary.json` holds. Pure data; absent parts are absent.
 
+pub use crate::ceilings::CeilingsRecord;
 pub use crate::measurement::*;
+pub use crate::profile::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -60,6 +62,9 @@ pub struct Environment {
     pub toolkit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// What the device can do at most, as it was measured on it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceilings: Option<CeilingsRecord>,
     /// The other machine, where kernels ran on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteRecord>,
@@ -289,6 +294,9 @@ pub struct ResultRecord {
     /// Filled by gate 3 only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measurement: Option<MeasurementRecord>,
+    /// Filled by gate 4 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Box<ProfileRecord>>,
     /// What the machine executed: instructions, coverage, approximations. Never a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionRecord>,
@@ -360,6 +368,8 @@ pub struct LineRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     pub warp_instructions: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tensor_ops: u64,
     #[serde(flatten)]
     pub traffic: TrafficRecord,
 }

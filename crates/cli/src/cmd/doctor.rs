@@ -12,16 +12,30 @@ use warpsmith_cuda::worker::{Remote, WorkerError};
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize, Deserialize)]
-struct Item {
-    name: String,
-    works: bool,
-    detail: String,
+pub(super) struct Item {
+    pub name: String,
+    pub works: bool,
+    pub detail: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
-pub fn doctor(common: &Common) -> Result<i32, CliError> {
-    let mut items = vec![machine(), layer(), toolkit(common), cache(), fetcher(), numpy(), gpu()];
+impl Item {
+    pub(super) fn works(name: &str, detail: impl Into<String>) -> Item {
+        Item { name: name.into(), works: true, detail: detail.into(), next: None }
+    }
+
+    pub(super) fn missing(name: &str, detail: impl Into<String>, next: impl Into<String>) -> Item {
+        Item { name: name.into(), works: false, detail: detail.into(), next: Some(next.into()) }
+    }
+}
+
+pub fn doctor(common: &Common, measure: bool) -> Result<i32, CliError> {
+    if measure {
+        return super::doctor_gpu::ceilings(common);
+    }
+    let mut items = vec![machine(), layer(), toolkit(common), cache(), fetcher(), numpy()];
+    items.extend(super::doctor_gpu::items(common));
     if let Some(remote) = on::remote(common)? {
         items.extend(there(&remote));
     }
@@ -151,17 +165,8 @@ fn numpy() -> Item {
     }
 }
 
-fn gpu() -> Item {
-    let found = first_line("nvidia-smi", &["--query-gpu=name,driver_version", "--format=csv,noheader"]);
-    Item {
-        name: "GPU".into(),
-        works: found.is_some(),
-        detail: found.unwrap_or_else(|| "no NVIDIA driver answers; gates 1 and 2 need none".into()),
-        next: None,
-    }
-}
-
-fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+/// The first line that a program prints, if it ends well.
+pub(super) fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok().filter(|o| o.status.success())?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().next().map(|l| l.trim().to_string()).filter(|l| !l.is_empty())

@@ -238,6 +238,11 @@ impl Worker {
         })
     }
 
+    /// Ends the process in peace, with so many seconds for what it, or a tool in front of it, still wants to write.
+    pub fn finish(&mut self, seconds: u64) -> bool {
+        self.link.finish(seconds)
+    }
+
     fn garbled<T>(&mut self, what: &str) -> Result<T, WorkerError> {
         self.link.end();
         Err(WorkerError::Garbled { what: what.into() })

@@ -180,6 +180,24 @@ impl<R> Link<R> {
         self.child.iter_mut().for_each(streams::kill);
     }
 
+    /// Ends the process in peace: its input ends, and it has so many seconds for what it still wants to write. Whether it ended by itself.
+    pub fn finish(&mut self, seconds: u64) -> bool {
+        self.input = None;
+        let until = Instant::now() + Duration::from_secs(seconds);
+        while let Some(child) = &mut self.child {
+            match child.try_wait() {
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
+                Ok(Some(_)) => {
+                    self.child = None;
+                    return true;
+                }
+                _ => break,
+            }
+        }
+        self.end();
+        false
+    }
+
     /// Ends the process. It may take the driver seconds to be rid of a kernel; nobody waits for that.
     pub fn end(&mut self) {
         self.input = None;

@@ -99,6 +99,8 @@ pub struct RunOutcome {
     pub atomics: bool,
     /// What the kernel printed.
     pub printed: String,
+    /// By chain of call sites, where traffic was counted.
+    pub places: Vec<crate::profile::phases::Place>,
 }
 
 impl RunOutcome {
@@ -112,6 +114,7 @@ impl RunOutcome {
             execution: ExecutionRecord::default(),
             atomics: false,
             printed: String::new(),
+            places: Vec::new(),
         }
     }
 }

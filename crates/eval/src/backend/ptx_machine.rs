@@ -5,6 +5,7 @@
 use super::{Backend, Job, NumericsChoice, RunEnd, RunOutcome, Written};
 use crate::error::EvalError;
 use crate::finding::{Code, blank};
+use crate::profile::phases::Place;
 use crate::values::coordinates;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -155,6 +156,7 @@ struct Session<'a> {
     execution: ExecutionRecord,
     atomics: bool,
     printed: String,
+    places: Vec<Place>,
 }
 
 impl<'a> Session<'a> {
@@ -184,6 +186,7 @@ impl<'a> Session<'a> {
             execution: ExecutionRecord::default(),
             atomics: false,
             printed: String::new(),
+            places: Vec::new(),
         }
     }
 
@@ -278,9 +281,18 @@ impl<'a> Session<'a> {
             };
             let record = &mut e.lines[at];
             record.warp_instructions += line.warp_instructions;
+            record.tensor_ops += line.tensor_ops;
             add_traffic(&mut record.traffic, &line.traffic);
         }
         e.lines.sort_by_key(|l| std::cmp::Reverse(l.warp_instructions));
+        self.places.extend(c.places.iter().map(|p| Place {
+            chain: p.chain.clone(),
+            warp_instructions: p.warp_instructions,
+            tensor_ops: p.tensor_ops,
+            global_sectors: p.traffic.global_sectors,
+            shared_wavefronts: p.traffic.shared_wavefronts,
+            bank_conflicts: p.traffic.bank_conflicts(),
+        }));
     }
 
     fn finish(self, end: RunEnd) -> RunOutcome {
@@ -299,6 +311,7 @@ impl<'a> Session<'a> {
             execution: self.execution,
             atomics: self.atomics,
             printed: self.printed,
+            places: self.places,
         }
     }
 }

@@ -55,6 +55,8 @@ pub struct GpuBackend {
     options: GpuOptions,
     device: DeviceInfo,
     workers: Mutex<Workers>,
+    /// No second worker is kept ready.
+    alone: bool,
     pub(super) begun: Instant,
 }
 
@@ -80,12 +82,24 @@ pub(super) struct Workers {
 impl GpuBackend {
     /// Starts a worker and waits until it has the device. Without one the error's code is `no-device`.
     pub fn start(options: GpuOptions) -> Result<GpuBackend, WorkerError> {
+        let mut backend = GpuBackend::alone(options)?;
+        backend.alone = false;
+        backend.prepare_another(&mut backend.lock());
+        Ok(backend)
+    }
+
+    /// One worker, and no second one that is kept ready: for a tool in front of it that bears no other beside it.
+    pub fn alone(options: GpuOptions) -> Result<GpuBackend, WorkerError> {
         let worker = start(&options)?;
         let device = worker.device().clone();
         let workers = Mutex::new(Workers { ready: Some(worker), taken: 1, ..Workers::default() });
-        let backend = GpuBackend { options, device, workers, begun: Instant::now() };
-        backend.prepare_another(&mut backend.lock());
-        Ok(backend)
+        Ok(GpuBackend { options, device, workers, alone: true, begun: Instant::now() })
+    }
+
+    /// Ends the worker in peace; whoever stands in front of it has so many seconds to write what it has. Whether it ended by itself.
+    pub fn finish(self, seconds: u64) -> bool {
+        let worker = self.lock().ready.take();
+        worker.is_some_and(|mut w| w.finish(seconds))
     }
 
     pub fn device(&self) -> &DeviceInfo {
@@ -112,7 +126,7 @@ impl GpuBackend {
     }
 
     pub(super) fn prepare_another(&self, workers: &mut Workers) {
-        if workers.ahead.is_none() && self.options.starts_ahead() {
+        if !self.alone && workers.ahead.is_none() && self.options.starts_ahead() {
             let options = self.options.clone();
             workers.ahead = Some(std::thread::spawn(move || start(&options)));
         }

@@ -93,7 +93,7 @@ pub fn decode(module: &Module) -> DecodedModule {
         let Some(f) = f else { continue };
         function(module, f, index, &symbols, &mut out, &mut sites);
     }
-    out.code.mnemonics = sites.mnemonics;
+    (out.code.mnemonics, out.code.places) = (sites.mnemonics, sites.places);
     out
 }
 

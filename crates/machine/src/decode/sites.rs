@@ -18,16 +18,27 @@ pub struct SiteTable<'a> {
     index: HashMap<String, u16>,
     lines: HashMap<(Option<String>, u32), u32>,
     next_line: u32,
+    chains: HashMap<Vec<(u32, u32)>, u32>,
+    pub places: Vec<Vec<(String, u32)>>,
 }
 
 impl<'a> SiteTable<'a> {
     pub fn new(module: &'a Module) -> SiteTable<'a> {
-        SiteTable { module, mnemonics: Vec::new(), index: HashMap::new(), lines: HashMap::new(), next_line: 0 }
+        SiteTable {
+            module,
+            mnemonics: Vec::new(),
+            index: HashMap::new(),
+            lines: HashMap::new(),
+            next_line: 0,
+            chains: HashMap::new(),
+            places: vec![Vec::new()],
+        }
     }
 
     /// Appends the sites of a function's instructions and of the implicit return after them.
     pub fn function(&mut self, f: &Function, code: &mut Code) {
         let mut last: Option<Loc> = None;
+        let mut last_chain = 0;
         for i in &f.instructions {
             let found = self.place(i);
             let loc = found.or(last);
@@ -35,13 +46,34 @@ impl<'a> SiteTable<'a> {
             let site = self.site(loc, i.ptx_line, i.opcode());
             code.lines.push(self.line(&site));
             code.sites.push(site);
+            // What the compiler made itself belongs to what it was made for.
+            last_chain = self.chain(i).unwrap_or(last_chain);
+            code.chains.push(last_chain);
             code.mnemonic_of.push(self.mnemonic(mnemonic(i)));
         }
         let line = f.instructions.last().map_or(0, |i| i.ptx_line);
         let site = self.site(last, line, "ret".into());
         code.lines.push(self.line(&site));
         code.sites.push(site);
+        code.chains.push(last_chain);
         code.mnemonic_of.push(self.mnemonic("ret".into()));
+    }
+
+    /// The number of the chain of call sites that an instruction stands in, if it has a line.
+    fn chain(&mut self, i: &Instruction) -> Option<u32> {
+        let known = i.loc.iter().chain(&i.inlined_at).filter(|l| l.line > 0);
+        let chain: Vec<(u32, u32)> = known.map(|l| (l.file, l.line)).collect();
+        if chain.is_empty() {
+            return None;
+        }
+        if let Some(n) = self.chains.get(&chain) {
+            return Some(*n);
+        }
+        let named = |(file, line): &(u32, u32)| Some((self.module.files.get(file)?.clone(), *line));
+        self.places.push(chain.iter().filter_map(named).collect());
+        let n = (self.places.len() - 1) as u32;
+        self.chains.insert(chain, n);
+        Some(n)
     }
 
     fn place(&self, i: &Instruction) -> Option<Loc> {

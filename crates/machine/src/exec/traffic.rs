@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::{LineCounters, Traffic};
+use crate::api::{LineCounters, PlaceCounters, Traffic};
 use crate::code::{Code, Op, Pc};
 use crate::cta::Cta;
 use crate::exec::rare::lanes_of;
@@ -137,6 +137,28 @@ pub fn by_line(
     let mut lines: Vec<LineCounters> = lines.into_values().collect();
     lines.sort_by_key(|l| std::cmp::Reverse(l.warp_instructions));
     lines
+}
+
+/// Counters by chain of call sites; nothing unless traffic was counted.
+pub fn by_place(
+    code: &Code,
+    range: impl Iterator<Item = usize>,
+    counts: &[u64],
+    traffic: &[Traffic],
+) -> Vec<PlaceCounters> {
+    let mut places: BTreeMap<u32, PlaceCounters> = BTreeMap::new();
+    for pc in range.filter(|pc| counts[*pc] > 0) {
+        let Some(t) = traffic.get(pc) else { break };
+        let n = code.chains[pc];
+        let place = places.entry(n).or_insert_with(|| PlaceCounters {
+            chain: code.places.get(n as usize).cloned().unwrap_or_default(),
+            ..PlaceCounters::default()
+        });
+        place.warp_instructions += counts[pc];
+        place.tensor_ops += if code.instrs[pc].op == Op::Mma { counts[pc] } else { 0 };
+        place.traffic.add(t);
+    }
+    places.into_values().collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod details;
 mod head;
 mod lines;
 mod markup;
+mod profile;
 mod proof;
 mod results;
 mod roofline;
@@ -32,6 +33,7 @@ pub fn html(material: &Material) -> String {
         ("kernels", "Kernels side by side", results::side_by_side(material)),
         ("times", "Times", speed::section(material)),
         ("roofline", "Roofline", roofline::section(material)),
+        ("bound", "What bounds it, and what to try", profile::section(material)),
         ("proved", "What is proved, and what is not", proof::claims(material)),
         ("results", "All results", results::all(material)),
         ("details", "Each kernel in detail", details::section(material)),

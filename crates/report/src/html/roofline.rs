@@ -1,76 +1,15 @@
 //! The roofline: what bandwidth and arithmetic allow at each shape, and where the measured kernels lie under it.
 //!
-//! Ceilings are a table of data sheets (dense rates) and say so; a device's own measured ceilings replace them where a record has
+//! Ceilings are those of data sheets (`warpsmith_spec::ceilings`) and say so; a device's own measured ones replace them where the record has
 //! them. Knows attention only: of other tasks neither operations nor bytes are known here.
-//! Sources: NVIDIA's data sheets for L4, L40S, A100 80 GB SXM, H100 SXM, H200 SXM; `ex2` at 16 a clock and SM measured on H100, 2025.
 
 use super::markup::{Column, esc, figure, table};
 use super::svg::{Axis, picture};
 use crate::material::Material;
 use crate::measured::measured;
 use std::collections::BTreeMap;
-use warpsmith_spec::record::ResultRecord;
-
-/// Rated figures of one card: TFLOP/s dense, GB/s, and exponentials a second.
-struct Card {
-    name: &'static str,
-    /// Words of the device's own name, or the target that usually runs on it.
-    matches: &'static [&'static str],
-    fp8: Option<f64>,
-    fp16: f64,
-    fp32: f64,
-    dram_gb: f64,
-    /// 16 for each clock and multiprocessor, 1e12 a second.
-    exp_tera: f64,
-}
-
-const CARDS: [Card; 5] = [
-    Card {
-        name: "NVIDIA L40S",
-        matches: &["L40S"],
-        fp8: Some(733.0),
-        fp16: 362.0,
-        fp32: 91.6,
-        dram_gb: 864.0,
-        exp_tera: 5.7,
-    },
-    Card {
-        name: "NVIDIA L4",
-        matches: &["L4", "sm_89"],
-        fp8: Some(242.5),
-        fp16: 121.0,
-        fp32: 30.3,
-        dram_gb: 300.0,
-        exp_tera: 1.9,
-    },
-    Card {
-        name: "NVIDIA A100 80GB SXM",
-        matches: &["A100", "sm_80"],
-        fp8: None,
-        fp16: 312.0,
-        fp32: 19.5,
-        dram_gb: 2039.0,
-        exp_tera: 2.4,
-    },
-    Card {
-        name: "NVIDIA H200 SXM",
-        matches: &["H200"],
-        fp8: Some(1979.0),
-        fp16: 989.0,
-        fp32: 67.0,
-        dram_gb: 4800.0,
-        exp_tera: 4.0,
-    },
-    Card {
-        name: "NVIDIA H100 SXM",
-        matches: &["H100", "sm_90a", "sm_90"],
-        fp8: Some(1979.0),
-        fp16: 989.0,
-        fp32: 67.0,
-        dram_gb: 3350.0,
-        exp_tera: 4.0,
-    },
-];
+use warpsmith_spec::ceilings::rated;
+use warpsmith_spec::record::{CeilingsRecord, ResultRecord};
 
 /// Operations, bytes and exponentials of an attention forward pass.
 struct Work {
@@ -88,7 +27,7 @@ pub(super) fn section(material: &Material) -> String {
         let Some(work) = work(r) else { continue };
         let m = measured(r).filter(|m| !m.replayed);
         let device = m.as_ref().and_then(|m| m.device.clone()).or_else(|| material.record.environment.device.clone());
-        card = card.or_else(|| card_for(device.as_deref().unwrap_or(&r.target)));
+        card = card.or_else(|| ceilings(material, device.as_deref().unwrap_or(&r.target)));
         let mask = if r.causal { ", causal" } else { "" };
         let entry = shapes.entry(format!("{}{mask}", r.shape)).or_insert((work, Vec::new()));
         if let Some(t) = m.as_ref().and_then(|m| m.preferred()) {
@@ -103,11 +42,16 @@ pub(super) fn section(material: &Material) -> String {
             "<p>No data sheet is known for this target, so no ceiling is drawn.</p>\n".into()
         };
     };
-    draw(card, &shapes)
+    draw(&card, &shapes)
 }
 
-fn card_for(name: &str) -> Option<&'static Card> {
-    CARDS.iter().find(|c| c.matches.iter().any(|m| name == *m || name.split([' ', '-']).any(|w| w == *m)))
+/// The device's measured ceilings before its data sheet's.
+fn ceilings(material: &Material, name: &str) -> Option<CeilingsRecord> {
+    let sheet = rated(name);
+    match (&material.record.environment.ceilings, sheet) {
+        (Some(own), sheet) => Some(own.over(&sheet.unwrap_or_default())),
+        (None, sheet) => sheet,
+    }
 }
 
 fn work(r: &ResultRecord) -> Option<Work> {
@@ -127,11 +71,14 @@ fn work(r: &ResultRecord) -> Option<Work> {
     })
 }
 
-fn draw(card: &Card, shapes: &BTreeMap<String, (Work, Vec<(String, f64)>)>) -> String {
+fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64)>)>) -> String {
     let eight_bits = shapes.values().any(|(w, _)| w.eight_bits);
-    let (peak, kind) = match card.fp8.filter(|_| eight_bits) {
+    let (Some(dram_gb), Some(fp16)) = (card.dram_gb, card.fp16_tflops) else {
+        return "<p>No ceiling is known for this device's memory or tensor cores; <code>warpsmith doctor --measure</code> measures them.</p>\n".into();
+    };
+    let (peak, kind) = match card.fp8_tflops.filter(|_| eight_bits) {
         Some(fp8) => (fp8, "FP8"),
-        None => (card.fp16, "FP16"),
+        None => (fp16, "FP16"),
     };
     let intensities: Vec<f64> = shapes.values().map(|(w, _)| w.flops / w.bytes).collect();
     let points: Vec<f64> = shapes.values().flat_map(|(_, p)| p.iter().map(|(_, t)| *t)).collect();
@@ -151,8 +98,8 @@ fn draw(card: &Card, shapes: &BTreeMap<String, (Work, Vec<(String, f64)>)>) -> S
     for t in y.ticks() {
         body.push_str(&format!("<line class=\"grid\" x1=\"44\" x2=\"352\" y1=\"{0:.1}\" y2=\"{0:.1}\"/><text class=\"soft\" text-anchor=\"end\" x=\"41\" y=\"{1:.1}\">{2}</text>", y.at(t), y.at(t) + 4.0, t));
     }
-    let memory = |i: f64| card.dram_gb * 1e9 * i / 1e12;
-    let knee = peak / (card.dram_gb / 1e3);
+    let memory = |i: f64| dram_gb * 1e9 * i / 1e12;
+    let knee = peak / (dram_gb / 1e3);
     body.push_str(&format!(
         "<path class=\"roof\" d=\"M{:.1} {:.1}L{:.1} {:.1}L{:.1} {:.1}\"/>",
         x.at(x.low),
@@ -167,15 +114,15 @@ fn draw(card: &Card, shapes: &BTreeMap<String, (Work, Vec<(String, f64)>)>) -> S
         y.at(peak) - 4.0
     ));
     for (value, name) in
-        [(card.fp16, "FP16 tensor cores"), (card.fp32, "FP32 without tensor cores")].iter().filter(|(v, _)| *v < peak)
+        [(fp16, "FP16 tensor cores"), (card.fp32_tflops.unwrap_or(peak), "FP32 without tensor cores")].iter().filter(|(v, _)| *v < peak)
     {
-        body.push_str(&format!("<path class=\"roof dash\" d=\"M{:.1} {1:.1}L352 {1:.1}\"/><text class=\"soft\" text-anchor=\"end\" x=\"352\" y=\"{2:.1}\">{name} {value}</text>", x.at(value / (card.dram_gb / 1e3)), y.at(*value), y.at(*value) - 4.0));
+        body.push_str(&format!("<path class=\"roof dash\" d=\"M{:.1} {1:.1}L352 {1:.1}\"/><text class=\"soft\" text-anchor=\"end\" x=\"352\" y=\"{2:.1}\">{name} {value}</text>", x.at(value / (dram_gb / 1e3)), y.at(*value), y.at(*value) - 4.0));
     }
     let mut rows = Vec::new();
     for (shape, (work, points)) in shapes {
         let intensity = work.flops / work.bytes;
         let allowed = memory(intensity).min(peak);
-        let exp = card.exp_tera * work.flops / work.exps.max(1.0);
+        let exp = card.exp_tera.unwrap_or(f64::INFINITY) * work.flops / work.exps.max(1.0);
         let at = x.at(intensity);
         body.push_str(&format!(
             "<line class=\"axis dash\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"214\"/>",
@@ -217,20 +164,29 @@ fn draw(card: &Card, shapes: &BTreeMap<String, (Work, Vec<(String, f64)>)>) -> S
     body.push_str(
         "<text class=\"soft\" x=\"198\" y=\"242\" text-anchor=\"middle\">operations for each byte of DRAM</text>",
     );
+    let by = if card.is_measured() { "as measured on it" } else { "by its data sheet" };
     let told = format!(
-        "{} by its data sheet: {} GB/s, {kind} {peak}, FP16 {}, FP32 {} TFLOP/s; shapes at {}",
-        card.name,
-        card.dram_gb,
-        card.fp16,
-        card.fp32,
+        "{} {by}: {} GB/s, {kind} {} and FP16 {} TFLOP/s; shapes at {}",
+        card.device,
+        figure(dram_gb),
+        figure(peak),
+        figure(fp16),
         intensities.iter().map(|i| figure(*i)).collect::<Vec<_>>().join(", ")
     );
+    let source = match (card.is_measured(), &card.at) {
+        (true, at) => format!(
+            "The ceilings were measured on {}{}",
+            esc(&card.device),
+            at.as_ref().map_or(String::new(), |at| format!(" at {}", esc(at)))
+        ),
+        (false, _) => format!("The ceilings are from the data sheet of {}</b> (dense rates), not measured<b>", esc(&card.device)),
+    };
     let mut text = format!(
-        "<figure>{}<figcaption>TFLOP/s against operations for each byte of inputs and outputs; a dashed line is a shape, a dot a measured kernel. <b>The ceilings are from the data sheet of {}</b> (dense rates), not measured{}.</figcaption></figure>\n",
+        "<figure>{}<figcaption>TFLOP/s against operations for each byte of inputs and outputs; a dashed line is a shape, a dot a measured kernel. <b>{source}</b>{}.</figcaption></figure>\n",
         picture("roof", "Roofline", &told, 360.0, 248.0, &body),
-        esc(card.name),
         if points.is_empty() { "; nothing was timed, so there is no dot" } else { "" }
     );
+    text.push_str(&known(card));
     let head = [
         ("shape", Column::Text),
         ("operations a byte", Column::Number),
@@ -244,21 +200,24 @@ fn draw(card: &Card, shapes: &BTreeMap<String, (Work, Vec<(String, f64)>)>) -> S
     text
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cards_are_found_by_device_and_by_target() {
-        for (name, card) in [
-            ("NVIDIA H200", "NVIDIA H200 SXM"),
-            ("NVIDIA L4", "NVIDIA L4"),
-            ("sm_89", "NVIDIA L4"),
-            ("sm_90a", "NVIDIA H100 SXM"),
-            ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB SXM"),
-        ] {
-            assert_eq!(card_for(name).map(|c| c.name), Some(card), "{name}");
-        }
-        assert!(card_for("sm_120").is_none() && card_for("NVIDIA L400").is_none());
-    }
+/// All ceilings that are known of the device.
+fn known(card: &CeilingsRecord) -> String {
+    let rows: Vec<Vec<String>> = [
+        ("DRAM", card.dram_gb, "GB/s"),
+        ("L2", card.l2_gb, "GB/s"),
+        ("Shared memory", card.shared_gb, "GB/s"),
+        ("FP8 tensor cores", card.fp8_tflops, "TFLOP/s"),
+        ("FP16 tensor cores", card.fp16_tflops, "TFLOP/s"),
+        ("FP32 without tensor cores", card.fp32_tflops, "TFLOP/s"),
+        ("Exponentials", card.exp_tera, "10^12 a second"),
+    ]
+    .into_iter()
+    .filter_map(|(name, value, unit)| Some(vec![name.to_string(), figure(value?), unit.to_string()]))
+    .collect();
+    let caption = if card.is_measured() {
+        "What the device can do at most: measured; what was not measured is its data sheet's"
+    } else {
+        "What the device can do at most, by its data sheet (shared memory and exponentials follow from its clock)"
+    };
+    table(caption, &[("ceiling", Column::Text), ("at most", Column::Number), ("unit", Column::Text)], rows)
 }
