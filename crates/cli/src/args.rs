@@ -162,6 +162,9 @@ pub struct CompareArgs {
     /// Compare although conditions differ; they are named all the same
     #[arg(long)]
     pub allow_unequal: bool,
+    /// A run of `warpsmith profile` with the old kernel, and perhaps the new one: what it let expect stands beside what was measured
+    #[arg(long, value_name = "RUN")]
+    pub profiles: Option<PathBuf>,
     /// Exit with 1 if a pair is so much worse: 'slower-than 3%', 'more-error-than 10%', 'more-work-than 5%',
     /// 'more-registers-than 8', 'more-shared-than 1024', 'more-spills-than 0'
     #[arg(long, value_name = "RULE")]

@@ -20,7 +20,8 @@ fn raw() -> String {
     let column = |pick: fn(&(&'static str, &'static str, &'static str)) -> &'static str| -> String {
         METRICS.iter().map(|m| format!(",\"{}\"", pick(m))).collect()
     };
-    let launch = "\"0\",\"7\",\"warpsmith\",\"h\",\"fp8_sdpa_level_07\",\"1\",\"7\",\"(128, 1, 1)\",\"(4, 2, 1)\",\"0\",\"9.0\"";
+    let launch =
+        "\"0\",\"7\",\"warpsmith\",\"h\",\"fp8_sdpa_level_07\",\"1\",\"7\",\"(128, 1, 1)\",\"(4, 2, 1)\",\"0\",\"9.0\"";
     let none = ["\"\""; 11].join(",");
     format!("{HEAD}{}\n{none}{}\n{launch}{}\n", column(|m| m.0), column(|m| m.1), column(|m| m.2))
 }
@@ -49,7 +50,17 @@ fn with_ncu(denied: Option<&str>) -> Place {
 #[cfg(unix)]
 fn profile(place: &Place) -> (i32, serde_json::Value) {
     place.json(&[
-        "profile", "level_07", "--shapes", "tiny", "--mask", "none", "--fake-device", "--ncu", "./ncu", "--out", "r",
+        "profile",
+        "level_07",
+        "--shapes",
+        "tiny",
+        "--mask",
+        "none",
+        "--fake-device",
+        "--ncu",
+        "./ncu",
+        "--out",
+        "r",
     ])
 }
 
@@ -66,7 +77,10 @@ fn counters_are_ncus_own_and_its_report_is_kept() {
     assert_eq!((value("tensor_active"), value("instructions")), (&62.53.into(), &1_234_567.0.into()));
     assert_eq!((&profile["bound"]["word"], &profile["bound"]["source"]), (&"compute".into(), &"counters".into()));
     assert!(profile["advice"].as_array().unwrap().iter().any(|a| a["lever"] == "swizzle"), "a quarter are conflicts");
-    assert!(!record.to_string().contains("time_duration") && result.get("measurement").is_none(), "no time of a profile");
+    assert!(
+        !record.to_string().contains("time_duration") && result.get("measurement").is_none(),
+        "no time of a profile"
+    );
     assert_eq!((&profile["samples"][0]["line"], &profile["samples"][0]["samples"]), (&100.into(), &75.into()));
     for ending in [".ncu-rep", "raw.csv", "source.csv", "ncu.log"] {
         let files = profile["files"].as_array().unwrap();
@@ -92,7 +106,10 @@ fn where_counters_are_denied_the_rest_is_there() {
     assert!(profile["entries"][0]["occupancy"]["warps"].as_u64().unwrap() > 0);
     assert_eq!(profile["bound"]["source"], "executed_work");
     let execution = &result["execution"];
-    assert!(execution["lines"].as_array().unwrap().len() > 5 && execution["traffic"]["shared_wavefronts"].as_u64() > Some(0));
+    assert!(
+        execution["lines"].as_array().unwrap().len() > 5
+            && execution["traffic"]["shared_wavefronts"].as_u64() > Some(0)
+    );
     assert!(profile["files"][0].as_str().unwrap().ends_with("ncu.log"), "what ncu said is kept");
 }
 
@@ -102,7 +119,10 @@ fn a_report_that_somebody_made_is_read() {
     fs::write(place.path().join("theirs.csv"), raw()).unwrap();
     fs::write(place.path().join("other.csv"), "a,b\n1,2\n").unwrap();
     let (code, document) = place.json(&["profile", "--import", "theirs.csv"]);
-    assert_eq!((code, &document["schema"], &document["bound"]["word"]), (0, &"warpsmith.profile/1".into(), &"compute".into()));
+    assert_eq!(
+        (code, &document["schema"], &document["bound"]["word"]),
+        (0, &"warpsmith.profile/1".into(), &"compute".into())
+    );
     let told = text(&place.run(&["profile", "--import", "theirs.csv"]));
     assert!(told.contains("62.53") && told.contains("above 50: met") && !told.contains("9999"), "{told}");
     let both = ["profile", "level_07", "--shapes", "tiny", "--mask", "none", "--import", "theirs.csv", "--out", "r"];
@@ -123,8 +143,19 @@ fn a_report_that_somebody_made_is_read() {
 #[test]
 fn without_ncu_the_gate_says_so_and_nothing_fails() {
     let place = Place::new();
-    let arguments =
-        ["profile", "level_03", "--shapes", "tiny", "--mask", "none", "--fake-device", "--ncu", "nowhere", "--out", "r"];
+    let arguments = [
+        "profile",
+        "level_03",
+        "--shapes",
+        "tiny",
+        "--mask",
+        "none",
+        "--fake-device",
+        "--ncu",
+        "nowhere",
+        "--out",
+        "r",
+    ];
     let (code, record) = place.json(&arguments);
     let result = &record["results"][0];
     assert_eq!((code, &result["verdict"], &result["gates"]["profile"]), (0, &"passed".into(), &"unavailable".into()));

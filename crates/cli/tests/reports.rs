@@ -266,3 +266,18 @@ fn history_is_an_index_that_mends_itself() {
     assert_eq!(place.json(&["history", "--runs", "nowhere"]).0, 2);
     assert!(Path::new(&place.path().join("runs/.index.json")).exists());
 }
+
+#[test]
+fn a_loops_report_is_made_again_from_its_folder() {
+    let place = Place::new();
+    let output = place.run(&["evolve", "--shapes", "tiny", "--budget", "2", "--out", "loop"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let pages = ["report.html", "report.md", "summary.json"].map(|p| (p, read(&place, &format!("loop/{p}"))));
+    for (page, _) in &pages[..2] {
+        fs::remove_file(place.path().join("loop").join(page)).unwrap();
+    }
+    assert_eq!(place.run(&["report", "loop"]).status.code(), Some(0));
+    for (page, before) in &pages {
+        assert_eq!(&read(&place, &format!("loop/{page}")), before, "{page}");
+    }
+}

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use warpsmith_compile::Layer;
+use warpsmith_compile::{Compiler, Layer, ToolError};
 use warpsmith_eval::profile::ncu::unavailable;
 use warpsmith_eval::profile::rules::Rules;
 use warpsmith_eval::profile::{Machinery, profile};
@@ -35,11 +35,11 @@ fn nothing(_: &[u8]) -> Option<String> {
 /// Each level at one shape, for the measured device's target, through gates 1, 2 and 4.
 fn ladder(tasks: &TaskSet) -> BTreeMap<String, ResultRecord> {
     let layer: &'static Layer = Box::leak(Box::new(Layer::from_bytes(warpsmith_builtin::layer()).unwrap()));
-    let artifacts = Layered::new(Some(layer), |_| {
-        Err(warpsmith_compile::ToolError::NoToolkit { reasons: Vec::new(), next: "the layer has it".into() })
+    let artifacts = Layered::new(Some(layer), |request| {
+        Err::<Arc<Compiler>, _>(ToolError::BadRequest { what: format!("{} is not in the layer", request.name) })
     });
     let compile = CompileGate::new(&artifacts, Arc::new(warpsmith_builtin::headers()));
-    let (oracles, backend, rules) = (Oracles::default(), PtxMachine::new(0), Rules::built_in());
+    let (oracles, backend, rules) = (Oracles::with_fresh_rows(), PtxMachine::new(0), Rules::built_in());
     let context = Context {
         compile: &compile,
         backend: &backend,

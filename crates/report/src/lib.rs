@@ -22,7 +22,9 @@ mod terminal;
 
 pub use brief::brief;
 pub use claims::{Claim, ClaimStatus, claims};
-pub use compare::{Comparison, Difference, Outputs, Pair, Rule, RuleStatus, Side, Speed, SpeedClass, comparison_text};
+pub use compare::{
+    Comparison, Difference, Explained, Outputs, Pair, Rule, RuleStatus, Side, Speed, SpeedClass, comparison_text,
+};
 pub use exec::{exec_as_run, exec_text};
 pub use history::{KernelLine, RunLine, history_text, matches, run_line};
 pub use html::{Node, Search, html, search_html};

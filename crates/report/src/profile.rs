@@ -36,11 +36,7 @@ pub fn profile_text(profile: &ProfileRecord) -> String {
             if n == 0 { "try" } else { "" },
             format!(
                 "{}: {}; expected {} to {}x, {}",
-                advice.title,
-                advice.why,
-                advice.gain[0],
-                advice.gain[1],
-                advice.effort
+                advice.title, advice.why, advice.gain[0], advice.gain[1], advice.effort
             ),
         );
     }
@@ -49,7 +45,10 @@ pub fn profile_text(profile: &ProfileRecord) -> String {
             let waves = o.waves.map_or(String::new(), |w| format!(", {w:.2} waves"));
             line(
                 "occupancy",
-                format!("{}: {} of {} warps ({} CTAs), limited by {}{waves}", e.entry, o.warps, o.max_warps, o.ctas, o.limit),
+                format!(
+                    "{}: {} of {} warps ({} CTAs), limited by {}{waves}",
+                    e.entry, o.warps, o.max_warps, o.ctas, o.limit
+                ),
             );
         }
     }
@@ -100,7 +99,8 @@ pub(crate) fn by(source: &str) -> &'static str {
 pub(crate) fn rows(record: &RunRecord) -> Vec<[String; 5]> {
     let row = |r: &ResultRecord| {
         let p = r.profile.as_deref()?;
-        let bound = p.bound.as_ref().map_or("-".into(), |b| format!("{} ({})", b.word.replace('_', " "), by(&b.source)));
+        let bound =
+            p.bound.as_ref().map_or("-".into(), |b| format!("{} ({})", b.word.replace('_', " "), by(&b.source)));
         let lever = p.advice.first().map_or("-".into(), |a| format!("{} ({} to {}x)", a.title, a.gain[0], a.gain[1]));
         let counters = match (&p.unavailable, r.gates.profile) {
             (Some(u), _) => format!("unavailable: {}", u.why),

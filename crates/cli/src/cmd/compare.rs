@@ -14,7 +14,18 @@ pub fn compare(common: &Common, args: &CompareArgs) -> Result<i32, CliError> {
     let rules = rules.map_err(|why| CliError::usage("wrong-usage", why))?;
     let old = Named::parse(&args.old, None);
     let new = Named::parse(&args.new, Some(&old.path));
-    let (old_record, new_record) = (load(&old.path)?, load(&new.path)?);
+    let (mut old_record, mut new_record) = (load(&old.path)?, load(&new.path)?);
+    if let Some(run) = &args.profiles {
+        let profiles = load(run)?;
+        let found = with_profiles(&mut old_record, &profiles) + with_profiles(&mut new_record, &profiles);
+        if found == 0 {
+            return Err(CliError::usage(
+                "nothing-in-common",
+                format!("{} has a profile of none of these kernels", run.display()),
+            )
+            .hint("`warpsmith profile KERNEL --shapes ...` at the same shapes and for the same target makes one"));
+        }
+    }
     let (a, b) = (old.side(&args.old, &old_record)?, new.side(&args.new, &new_record)?);
     let comparison = Comparison::of(&a, &b, &rules);
     if comparison.pairs.is_empty() {
@@ -38,6 +49,24 @@ pub fn compare(common: &Common, args: &CompareArgs) -> Result<i32, CliError> {
         out(&comparison_text(&comparison));
     }
     Ok(i32::from(!comparison.holds()))
+}
+
+/// Gives results the profiles that another run took of the same kernel on the same work; how many.
+fn with_profiles(record: &mut RunRecord, profiles: &RunRecord) -> usize {
+    let stem = |r: &ResultRecord| warpsmith_builtin::canonical_name(&r.candidate).trim_end_matches(".cu").to_string();
+    let mut found = 0;
+    for r in record.results.iter_mut().filter(|r| r.profile.is_none()) {
+        let same = profiles.results.iter().find(|p| {
+            p.profile.is_some()
+                && (stem(p), &p.symbols, p.causal, &p.target, &p.levers)
+                    == (stem(r), &r.symbols, r.causal, &r.target, &r.levers)
+        });
+        if let Some(p) = same {
+            (r.profile, found) = (p.profile.clone(), found + 1);
+            r.execution = p.execution.clone().or(r.execution.take());
+        }
+    }
+    found
 }
 
 /// A run, and perhaps one kernel of it.

@@ -15,10 +15,11 @@ use warpsmith_spec::record::CeilingsRecord;
 use warpsmith_store::timestamp_now;
 
 /// In the order of [`Smi`]; all of them are known to every driver that this program works with.
-const QUERY: &str = "name,driver_version,memory.total,memory.used,clocks.sm,clocks.max.sm,temperature.gpu,power.draw,compute_mode";
+const QUERY: &str =
+    "name,driver_version,memory.total,memory.used,clocks.sm,clocks.max.sm,temperature.gpu,power.draw,compute_mode";
 
 /// Device, memory, clocks, counters, tools.
-pub fn items(common: &Common) -> Vec<Item> {
+pub(super) fn items(common: &Common) -> Vec<Item> {
     let device = common.device.to_string();
     let smi = |query: &str| {
         first_line("nvidia-smi", &["-i", &device, &format!("--query-gpu={query}"), "--format=csv,noheader,nounits"])
@@ -58,18 +59,27 @@ fn told(line: &str, throttle: Option<&str>) -> Vec<Item> {
     let mut items = vec![if driver_new {
         Item::works("GPU", format!("{}, driver {}", cell(0), cell(1)))
     } else {
-        Item::missing("GPU", format!("{}, but driver {} is older than 12.4 of CUDA (550)", cell(0), cell(1)), "update the driver; `--toolkit-line 12` compiles for older ones meanwhile")
+        Item::missing(
+            "GPU",
+            format!("{}, but driver {} is older than 12.4 of CUDA (550)", cell(0), cell(1)),
+            "update the driver; `--toolkit-line 12` compiles for older ones meanwhile",
+        )
     }];
     if let (Some(total), Some(used)) = (number(2), number(3)) {
         let detail = format!("{used:.0} of {total:.0} MiB are used");
         items.push(if total - used > 4096.0 {
             Item::works("GPU memory", detail)
         } else {
-            Item::missing("GPU memory", format!("{detail}; less than 4 GiB are free"), "`nvidia-smi` names the processes that hold it")
+            Item::missing(
+                "GPU memory",
+                format!("{detail}; less than 4 GiB are free"),
+                "`nvidia-smi` names the processes that hold it",
+            )
         });
     }
     // A bit for each reason; 1 is that nothing runs, 2 that an application has set its clocks.
-    let reasons = throttle.and_then(|t| u64::from_str_radix(t.trim_start_matches("0x"), 16).ok()).map(|bits| bits & !0x3);
+    let reasons =
+        throttle.and_then(|t| u64::from_str_radix(t.trim_start_matches("0x"), 16).ok()).map(|bits| bits & !0x3);
     let clocks = format!("SM {} of {} MHz, {} C, {} W", cell(4), cell(5), cell(6), cell(7));
     items.push(match reasons {
         None | Some(0) => Item::works("GPU clocks", clocks),
@@ -94,14 +104,18 @@ fn counters(params: Option<&str>, with_device: bool) -> Item {
     const NAME: &str = "counters";
     let restricted = params.and_then(|p| p.lines().find_map(|l| l.trim().strip_prefix("RmProfilingAdminOnly:")));
     match (with_device, restricted.map(str::trim)) {
-        (false, _) => Item::missing(NAME, "no device has any", "gate 4 shows all that needs none: `warpsmith profile NAME`"),
+        (false, _) => {
+            Item::missing(NAME, "no device has any", "gate 4 shows all that needs none: `warpsmith profile NAME`")
+        }
         (true, Some("0")) => Item::works(NAME, "every user may read them".to_string()),
         (true, Some(_)) => Item::missing(
             NAME,
             "the driver lets only administrators read them (RmProfilingAdminOnly)",
             "`warpsmith explain counters-denied`: a line in /etc/modprobe.d, or sudo env \"PATH=$PATH\" warpsmith profile ...",
         ),
-        (true, None) => Item::works(NAME, "the driver does not say who may read them; `warpsmith profile` finds out".to_string()),
+        (true, None) => {
+            Item::works(NAME, "the driver does not say who may read them; `warpsmith profile` finds out".to_string())
+        }
     }
 }
 
@@ -156,7 +170,8 @@ pub fn ceilings(common: &Common) -> Result<i32, CliError> {
     let kept = any && !common.fake_device;
     if kept {
         let path = file(&found.device);
-        let text = serde_json::to_vec_pretty(&found).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
+        let text =
+            serde_json::to_vec_pretty(&found).map_err(|e| CliError::environment("tool-defect", e.to_string()))?;
         std::fs::create_dir_all(path.parent().unwrap_or(&path))
             .map_err(|e| CliError::environment("output-not-writable", e.to_string()).file(&path))?;
         crate::reports::put(&path, &text)?;
@@ -181,7 +196,8 @@ fn text(found: &CeilingsRecord, missing: &[String], kept: bool) -> String {
         ("exponentials, 10^12/s", found.exp_tera, rated.exp_tera),
     ];
     let mut text = format!("{}\n{:24}{:>12}{:>14}\n", found.device, "", "measured", "data sheet");
-    let shown = |x: Option<f64>| x.map_or("-".to_string(), |x| if x < 100.0 { format!("{x:.2}") } else { format!("{x:.0}") });
+    let shown =
+        |x: Option<f64>| x.map_or("-".to_string(), |x| if x < 100.0 { format!("{x:.2}") } else { format!("{x:.0}") });
     for (name, got, sheet) in rows {
         text.push_str(&format!("{name:24}{:>12}{:>14}\n", shown(got), shown(sheet)));
     }
@@ -198,7 +214,8 @@ mod tests {
     fn a_device_is_told_with_what_is_wrong_with_it() {
         let fine = told("NVIDIA H200, 580.159, 143771, 3, 1980, 1980, 31, 77.2, Default", Some("0x0000000000000001"));
         assert!(fine.len() == 3 && fine.iter().all(|i| i.works && i.next.is_none()), "{fine:?}");
-        let bad = told("NVIDIA L4, 535.1, 23034, 22000, 600, 2040, 85, 72, Exclusive_Process", Some("0x0000000000000020"));
+        let bad =
+            told("NVIDIA L4, 535.1, 23034, 22000, 600, 2040, 85, 72, Exclusive_Process", Some("0x0000000000000020"));
         assert!(bad.len() == 4 && bad.iter().all(|i| !i.works && i.next.is_some()), "{bad:?}");
         assert!(told("nonsense", None).iter().any(|i| i.name == "GPU"));
     }

@@ -312,6 +312,31 @@ fn finish(
     Ok(exit_code(&record))
 }
 
+/// Writes a loop's reports again from its folder, into `to`; None: it is no loop's. Its summary is made again where it is missing.
+pub fn report(run: &Path, to: &Path) -> Option<Result<(), CliError>> {
+    let events = LoopDir::read::<Event>(run).ok()?;
+    let state = State::fold(&events).ok()?;
+    Some(write_again(run, to, &state))
+}
+
+fn write_again(run: &Path, to: &Path, state: &State) -> Result<(), CliError> {
+    // What the summary says of the run itself is kept; all else is the fold of the journal.
+    let kept = std::fs::read(run.join("summary.json")).ok();
+    let kept: Option<serde_json::Value> = kept.and_then(|text| serde_json::from_slice(&text).ok());
+    let part = |name: &str| kept.as_ref().and_then(|k| k.get(name)).cloned();
+    let info = part("run").and_then(|v| serde_json::from_value(v).ok()).unwrap_or_else(|| session::info(run));
+    let environment =
+        part("environment").and_then(|v| serde_json::from_value(v).ok()).unwrap_or_else(|| session::environment(None));
+    let record = record(state, info, environment);
+    let put = |name: &str, text: String| crate::reports::put(&to.join(name), text.as_bytes());
+    put("report.md", Outcomes { state, record: &record }.markdown())?;
+    put("report.html", crate::evolve_page::page(state, &record))?;
+    if kept.is_none() {
+        put("summary.json", text(&record)?)?;
+    }
+    Ok(())
+}
+
 /// 0 when the best passed.
 fn exit_code(record: &EvolveRecord) -> i32 {
     let passed = |verdict| verdict == warpsmith_spec::record::VerdictWord::Passed;

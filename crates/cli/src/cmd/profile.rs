@@ -151,7 +151,8 @@ fn import(file: &Path, named: Option<&Path>) -> Result<(Imported, Vec<(String, V
     }
     let bytes = fs::read(file).map_err(|e| CliError::usage("unknown-name", e.to_string()).file(file))?;
     // A report is binary; its pages are text.
-    let text = String::from_utf8(bytes).ok().filter(|t| t.contains("\"ID\"") || file.extension().is_some_and(|e| e == "csv"));
+    let text =
+        String::from_utf8(bytes).ok().filter(|t| t.contains("\"ID\"") || file.extension().is_some_and(|e| e == "csv"));
     if let Some(text) = text {
         if text.len() > csv::MAX_BYTES {
             return Err(usage(format!("it has {} bytes; the limit is {}", text.len(), csv::MAX_BYTES)));
@@ -180,7 +181,9 @@ fn tell(common: &Common, imported: &Imported, rules: &Rules) -> i32 {
     };
     if common.json {
         let mut document = serde_json::json!({ "schema": "warpsmith.profile/1" });
-        if let (Some(all), Ok(serde_json::Value::Object(more))) = (document.as_object_mut(), serde_json::to_value(&record)) {
+        if let (Some(all), Ok(serde_json::Value::Object(more))) =
+            (document.as_object_mut(), serde_json::to_value(&record))
+        {
             all.extend(more);
         }
         output::out(&format!("{document}\n"));
@@ -212,7 +215,8 @@ fn disassembled(toolkit: Option<&Toolkit>, cubin: &[u8]) -> Option<String> {
 fn sources(artifacts: &Artifacts, subject: &Subject) -> Vec<(String, String)> {
     let kept = artifacts.kept().into_iter();
     let own = kept.filter(|((candidate, path), _)| {
-        (candidate.is_empty() || *candidate == subject.canonical) && (path.starts_with("source/") || path.starts_with("include/"))
+        (candidate.is_empty() || *candidate == subject.canonical)
+            && (path.starts_with("source/") || path.starts_with("include/"))
     });
     let mut found: Vec<(String, String)> =
         own.filter_map(|((_, path), bytes)| Some((path, String::from_utf8(bytes).ok()?))).collect();

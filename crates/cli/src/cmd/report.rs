@@ -1,4 +1,5 @@
-//! `warpsmith report RUN`: report.md and report.html from what the run's folder holds, whatever became of the run.
+//! `warpsmith report RUN`: report.md and report.html from what the run's folder holds, whatever became of the run. A loop's folder gets its own
+//! page.
 
 use crate::args::Common;
 use crate::error::CliError;
@@ -12,6 +13,16 @@ pub fn report(common: &Common, run: &Path) -> Result<i32, CliError> {
     if common.out.is_some() {
         std::fs::create_dir_all(to)
             .map_err(|e| CliError::environment("output-not-writable", format!("cannot make {}: {e}", to.display())))?;
+    }
+    if let Some(done) = super::evolve::report(run, to) {
+        done?;
+        let files = [to.join("report.md"), to.join("report.html")];
+        out(&if common.json {
+            format!("{}\n", serde_json::json!({ "run": run, "files": files, "notes": [] }))
+        } else {
+            format!("{}\n{}\n", files[0].display(), files[1].display())
+        });
+        return Ok(0);
     }
     let loaded = reports::write(run, to)?;
     mend_summary(&loaded)?;

@@ -282,7 +282,9 @@ mod tests {
 
     #[test]
     fn what_a_pass_reads_is_counted_as_the_kernel_does() {
-        for (buffer, ctas, threads) in [(1u64 << 20, 4u32, 32u32), ((1 << 20) + 16 * 777, 3, 32), (1 << 16, 2, 64), (4096, 8, 64)] {
+        for (buffer, ctas, threads) in
+            [(1u64 << 20, 4u32, 32u32), ((1 << 20) + 16 * 777, 3, 32), (1 << 16, 2, 64), (4096, 8, 64)]
+        {
             let (step, chunks) = (u64::from(ctas * threads), buffer / 16);
             let mut loads = 0u64;
             for first in 0..step {

@@ -224,8 +224,7 @@ fn base(path: &str) -> String {
 mod tests {
     use super::*;
 
-    const HEAD: &str =
-        r#""ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC""#;
+    const HEAD: &str = r#""ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC""#;
 
     #[test]
     fn both_forms_of_the_raw_page_are_read() {
@@ -243,7 +242,10 @@ mod tests {
         for text in [long.as_str(), wide.as_str()] {
             let launches = raw(text).unwrap();
             let l = &launches[0];
-            assert_eq!((l.kernel.as_str(), l.grid.as_str(), l.capability.as_str()), ("k(int, float *)", "(64, 1, 1)", "9.0"));
+            assert_eq!(
+                (l.kernel.as_str(), l.grid.as_str(), l.capability.as_str()),
+                ("k(int, float *)", "(64, 1, 1)", "9.0")
+            );
             assert_eq!(l.values["a__b.sum"], (27_595_520.0, "byte".into()), "{text}");
             assert_eq!(l.values["c__d.pct"], (65.77, "%".into()));
         }
@@ -274,7 +276,8 @@ mod tests {
 
     #[test]
     fn samples_by_line_and_by_instruction() {
-        let head = "\"Warp Stall Sampling (All Samples)\",\"stall_barrier\",\"stall_long_sb\",\"stall_barrier (Not Issued)\"";
+        let head =
+            "\"Warp Stall Sampling (All Samples)\",\"stall_barrier\",\"stall_long_sb\",\"stall_barrier (Not Issued)\"";
         let by_line = format!(
             "\"File Name\",\"/somewhere/k.cu\"\n\"Line No\",\"Source\",{head}\n\"12\",\"x = a, b;\",\"30\",\"20\",\"10\",\"5\"\n\"13\",\"\",\"0\",\"0\",\"0\",\"0\"\n\"14\",\"\",\"-\",\"\",\"\",\"\"\n"
         );

@@ -173,8 +173,7 @@ fn entries(record: &ResultRecord, job: &Job, functions: &BTreeMap<String, sass::
 
 /// What the PTX machine counts, by line and by chain of call sites. Values do not matter here, so its arithmetic is the quick one.
 fn count(job: &Job, record: &mut ResultRecord) -> Result<Vec<Place>, EvalError> {
-    let job =
-        Job { numerics: NumericsChoice::Fast, max_instructions: job.max_instructions.min(COUNTED), ..*job };
+    let job = Job { numerics: NumericsChoice::Fast, max_instructions: job.max_instructions.min(COUNTED), ..*job };
     let run = PtxMachine::new(0).counting().run(&job)?;
     if run.end != RunEnd::Completed {
         return Ok(Vec::new());
@@ -222,8 +221,8 @@ fn capture(
                 without = unknown;
                 continue;
             }
-            let said = if text.trim().is_empty() { device.err().unwrap_or_default() } else { text };
-            return Ok(Err(ncu::classify(&said)));
+            // Without a driver ncu says so on its standard streams, not in its log.
+            return Ok(Err(ncu::classify(&format!("{text}{}", device.err().unwrap_or_default()))));
         };
         files.push(("profile.ncu-rep".into(), bytes));
         return Ok(pages(ncu, &file, files).map(|(counters, _, source_page)| Captured {

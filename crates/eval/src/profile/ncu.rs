@@ -50,8 +50,17 @@ pub fn find(named: Option<&Path>) -> Result<Ncu, UnavailableRecord> {
     let mut parts = version.split('.').map(|p| p.parse::<u32>().unwrap_or(0));
     let number = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     if number < OLDEST {
-        let why = format!("{} is version {version}; the first that knows Ada and Hopper is {}.{}", program.display(), OLDEST.0, OLDEST.1);
-        return Err(unavailable("profiler-too-old", why, "install a newer Nsight Compute beside it and name it with --ncu PATH; it needs no newer driver than the toolkit does"));
+        let why = format!(
+            "{} is version {version}; the first that knows Ada and Hopper is {}.{}",
+            program.display(),
+            OLDEST.0,
+            OLDEST.1
+        );
+        return Err(unavailable(
+            "profiler-too-old",
+            why,
+            "install a newer Nsight Compute beside it and name it with --ncu PATH; it needs no newer driver than the toolkit does",
+        ));
     }
     Ok(Ncu { program, version })
 }
@@ -67,7 +76,8 @@ fn missing(by_sudo: bool) -> UnavailableRecord {
 
 fn search() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(|t| PathBuf::from(t).join("bin"));
+    let toolkits =
+        ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(|t| PathBuf::from(t).join("bin"));
     // `/opt/nvidia/nsight-compute/2025.3.1/ncu`: the newest.
     let mut own: Vec<PathBuf> = std::fs::read_dir("/opt/nvidia/nsight-compute")
         .map(|d| d.filter_map(Result::ok).map(|e| e.path()).collect())
@@ -114,7 +124,10 @@ impl Ncu {
         push(&["--launch-count", &capture.launches.to_string()]);
         // Clocks stay as they are: to hold them down needs rights, and nothing here is a time.
         push(&["--clock-control", "none", "--cache-control", "all"]);
-        let asked = metrics().iter().map(|m| m.metric.as_str()).filter(|m| !capture.without.iter().any(|w| m.starts_with(w.as_str())));
+        let asked = metrics()
+            .iter()
+            .map(|m| m.metric.as_str())
+            .filter(|m| !capture.without.iter().any(|w| m.starts_with(w.as_str())));
         push(&["--section", "SourceCounters", "--metrics", &asked.collect::<Vec<_>>().join(",")]);
         args.push(worker.program.clone().into());
         args.extend(worker.args.iter().cloned());
@@ -128,8 +141,13 @@ impl Ncu {
         let mut command = Command::new(&self.program);
         command.arg("--import").arg(report).args(["--csv", "--print-units", "base", "--page", page]).env("LC_ALL", "C");
         let failed = |why: String| {
-            let next = "is it a report of Nsight Compute (.ncu-rep), made by a version that is not newer than this one?";
-            unavailable("profiler-failed", format!("ncu {} cannot read {}: {why}", self.version, report.display()), next)
+            let next =
+                "is it a report of Nsight Compute (.ncu-rep), made by a version that is not newer than this one?";
+            unavailable(
+                "profiler-failed",
+                format!("ncu {} cannot read {}: {why}", self.version, report.display()),
+                next,
+            )
         };
         let said = run(&mut command).map_err(failed)?;
         if !said.success {
@@ -188,14 +206,20 @@ fn run(command: &mut Command) -> Result<Said, String> {
 
 fn first_error(text: &str) -> String {
     let line = text.lines().find(|l| l.contains("==ERROR==")).or_else(|| text.lines().find(|l| !l.trim().is_empty()));
-    line.map_or_else(|| "it says nothing".into(), |l| l.trim_start_matches("==ERROR==").trim().chars().take(300).collect())
+    line.map_or_else(
+        || "it says nothing".into(),
+        |l| l.trim_start_matches("==ERROR==").trim().chars().take(300).collect(),
+    )
 }
 
 /// Metrics that a log says are not known.
 pub fn unknown_metrics(log: &str) -> Vec<String> {
-    let names = log.lines().filter(|l| l.contains("Failed to find metric") || l.contains("nvalid metric")).flat_map(|l| {
-        l.split(|c: char| !c.is_ascii_alphanumeric() && !"_.".contains(c)).filter(|w| w.contains("__")).map(|w| w.trim_end_matches('.').to_string())
-    });
+    let names =
+        log.lines().filter(|l| l.contains("Failed to find metric") || l.contains("nvalid metric")).flat_map(|l| {
+            l.split(|c: char| !c.is_ascii_alphanumeric() && !"_.".contains(c))
+                .filter(|w| w.contains("__"))
+                .map(|w| w.trim_end_matches('.').to_string())
+        });
     names.collect()
 }
 
@@ -215,22 +239,43 @@ pub fn classify(log: &str) -> UnavailableRecord {
         return unavailable(
             "profiler-locked",
             format!("ncu's lock file is another user's, or another profile is being taken: {said}"),
-            "wait until that one has ended; if none runs: sudo rm /tmp/nsight-compute-lock, or give ncu a folder of your own with TMPDIR=$HOME/tmp",
+            "wait until that one has ended; if none runs: sudo rm \"${TMPDIR:-/tmp}\"/nsight-compute-lock, or give ncu a folder of your own with TMPDIR=$HOME/tmp",
         );
     }
-    if has("ERR_NVCMPGPU") || has("nsupported GPU") || has("not supported on this device") || has("Unsupported device") {
-        return unavailable("profiler-failed", format!("ncu does not profile this device: {said}"), "take another device with --device N, or a newer ncu with --ncu PATH");
+    if has("ERR_NVCMPGPU") || has("nsupported GPU") || has("not supported on this device") || has("Unsupported device")
+    {
+        return unavailable(
+            "profiler-failed",
+            format!("ncu does not profile this device: {said}"),
+            "take another device with --device N, or a newer ncu with --ncu PATH",
+        );
     }
     if has("already in use") || has("another tool") || has("CUPTI") || has("driver resource was unavailable") {
-        return unavailable("profiler-locked", format!("another tool holds the counters: {said}"), "end the other profiler (DCGM: `dcgmi profdeviceinfo`, `dcgmi profpause`) and try again");
+        return unavailable(
+            "profiler-locked",
+            format!("another tool holds the counters: {said}"),
+            "end the other profiler (DCGM: `dcgmi profdeviceinfo`, `dcgmi profpause`) and try again",
+        );
     }
     if has("failed to connect to the CUDA driver") {
-        return unavailable("no-device", said, "`nvidia-smi` has to work first; --import FILE.ncu-rep reads a profile that was taken elsewhere");
+        return unavailable(
+            "no-device",
+            said,
+            "`nvidia-smi` has to work first; --import FILE.ncu-rep reads a profile that was taken elsewhere",
+        );
     }
     if has("No kernels were profiled") {
-        return unavailable("profiler-failed", "ncu saw no launch of the kernel", "`warpsmith check FILE --backend gpu` has to pass first; the run keeps ncu's log");
+        return unavailable(
+            "profiler-failed",
+            "ncu saw no launch of the kernel",
+            "`warpsmith check FILE --backend gpu` has to pass first; the run keeps ncu's log",
+        );
     }
-    unavailable("profiler-failed", format!("ncu: {said}"), "the run keeps ncu's log; `ncu --version` beside the driver's version (`nvidia-smi`) often explains it")
+    unavailable(
+        "profiler-failed",
+        format!("ncu: {said}"),
+        "the run keeps ncu's log; `ncu --version` beside the driver's version (`nvidia-smi`) often explains it",
+    )
 }
 
 #[cfg(test)]
@@ -240,12 +285,28 @@ mod tests {
     #[test]
     fn each_way_of_being_denied_has_its_remedy() {
         for (log, code, next) in [
-            ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0.", "counters-denied", "NVreg_RestrictProfilingToAdminUsers=0"),
-            ("==ERROR== Error in trying to lock file '/tmp/nsight-compute-lock'", "profiler-locked", "nsight-compute-lock"),
+            (
+                "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0.",
+                "counters-denied",
+                "NVreg_RestrictProfilingToAdminUsers=0",
+            ),
+            (
+                "==ERROR== Error in trying to lock file '/var/lib/nsight-compute-lock'",
+                "profiler-locked",
+                "nsight-compute-lock",
+            ),
             ("==ERROR== InterprocessLockFailed", "profiler-locked", "TMPDIR"),
-            ("==ERROR== Nsight Compute failed to connect to the CUDA driver (stub libcuda.so[.1] on path?).", "no-device", "--import"),
+            (
+                "==ERROR== Nsight Compute failed to connect to the CUDA driver (stub libcuda.so[.1] on path?).",
+                "no-device",
+                "--import",
+            ),
             ("==WARNING== No kernels were profiled.", "profiler-failed", "check FILE"),
-            ("==ERROR== Failed to prepare kernel for profiling\n==ERROR== Unknown error on device 0.", "profiler-failed", "log"),
+            (
+                "==ERROR== Failed to prepare kernel for profiling\n==ERROR== Unknown error on device 0.",
+                "profiler-failed",
+                "log",
+            ),
             ("", "profiler-failed", "log"),
         ] {
             let u = classify(log);
@@ -257,7 +318,10 @@ mod tests {
 
     #[test]
     fn versions_and_unknown_metrics() {
-        assert_eq!(version("NVIDIA (R) Nsight\nVersion 2022.3.0.0 (build 31729285) (public-release)\n").as_deref(), Some("2022.3.0.0"));
+        assert_eq!(
+            version("NVIDIA (R) Nsight\nVersion 2022.3.0.0 (build 31729285) (public-release)\n").as_deref(),
+            Some("2022.3.0.0")
+        );
         assert_eq!(version("Version x"), None);
         assert_eq!(unknown_metrics("==ERROR== Failed to find metric sm__a.sum\n==PROF== x\n"), ["sm__a.sum"]);
         assert!(find(Some(Path::new("/nonexistent/ncu"))).is_err_and(|u| u.code == "profiler-missing"));
@@ -276,7 +340,9 @@ mod tests {
         let command = ncu.in_front_of(&WorkerCommand::program("warpsmith"), &capture);
         let args: Vec<String> = command.args.iter().map(|a| a.to_string_lossy().into_owned()).collect();
         let words = args.join(" ");
-        for part in ["--log-file l", "--export r", "regex:^(k|_Z1aIfE\\.b)$", "--launch-count 2", "--clock-control none"] {
+        for part in
+            ["--log-file l", "--export r", "regex:^(k|_Z1aIfE\\.b)$", "--launch-count 2", "--clock-control none"]
+        {
             assert!(words.contains(part), "{words}");
         }
         assert!(!words.contains("dram__bytes.sum") && words.contains("dram__throughput"));

@@ -57,7 +57,8 @@ pub fn occupancy(target: &str, launch: &Launch) -> Option<OccupancyRecord> {
     let per_warp = launch.registers.max(1).saturating_mul(32).div_ceil(256).max(1) * 256;
     // The register file is split among four schedulers, so whole warps fit each.
     let by_registers = (REGISTERS / 4 / per_warp * 4) / warps;
-    let shared = launch.shared_bytes.div_ceil(128).saturating_mul(128).saturating_add(if number >= 80 { 1024 } else { 0 });
+    let shared =
+        launch.shared_bytes.div_ceil(128).saturating_mul(128).saturating_add(if number >= 80 { 1024 } else { 0 });
     let by_shared = (u64::from(sm.shared_kib) * 1024).checked_div(shared).unwrap_or(u64::MAX);
     let limits = [
         (sm.max_warps / warps, "warps"),
@@ -120,7 +121,10 @@ mod tests {
         assert!(none.ctas == 0 && none.limit.contains("not even one") && none.waves.is_none());
         assert!(occupancy("sm_61", &launch).is_none() && occupancy("gfx90a", &launch).is_none());
         for threads in [0, 1, u32::MAX] {
-            let _ = occupancy("sm_90", &Launch { threads, registers: u32::MAX, shared_bytes: u64::MAX, ctas: u64::MAX, sms: u32::MAX });
+            let _ = occupancy(
+                "sm_90",
+                &Launch { threads, registers: u32::MAX, shared_bytes: u64::MAX, ctas: u64::MAX, sms: u32::MAX },
+            );
         }
     }
 }

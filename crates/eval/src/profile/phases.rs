@@ -66,14 +66,11 @@ impl Phases {
         }
         names.push(UNMARKED);
         let bytes = |p: &Place| 32.0 * p.global_sectors as f64 + 128.0 * p.shared_wavefronts as f64;
-        let figures: [&dyn Fn(&Place) -> f64; 4] = [
-            &|p| p.warp_instructions as f64,
-            &|p| p.tensor_ops as f64,
-            &bytes,
-            &|p| p.bank_conflicts as f64,
-        ];
+        let figures: [&dyn Fn(&Place) -> f64; 4] =
+            [&|p| p.warp_instructions as f64, &|p| p.tensor_ops as f64, &bytes, &|p| p.bank_conflicts as f64];
         let of = |figure: &dyn Fn(&Place) -> f64, phase: Option<&str>| -> f64 {
-            let inside = places.iter().filter(|p| phase.is_none_or(|n| self.of_chain(&p.chain).unwrap_or(UNMARKED) == n));
+            let inside =
+                places.iter().filter(|p| phase.is_none_or(|n| self.of_chain(&p.chain).unwrap_or(UNMARKED) == n));
             inside.map(figure).sum()
         };
         let share = |figure: &dyn Fn(&Place) -> f64, phase: &str| {
@@ -103,17 +100,6 @@ impl Phases {
         let found = names.iter().map(|n| record(n));
         found.filter(|r| r.phase != UNMARKED || r.issue_slots > 0.0 || r.time.is_some_and(|t| t > 0.0)).collect()
     }
-}
-
-/// A gain that phases do not allow: the model, or the measurement, is wrong.
-///
-/// `shortened` names the phases that were made faster; at best they take no time at all, which bounds the gain.
-pub fn beyond_amdahl(phases: &[PhaseRecord], shortened: &[&str], gain: f64) -> Option<f64> {
-    let time: f64 = phases.iter().filter(|p| shortened.contains(&p.phase.as_str())).filter_map(|p| p.time).sum();
-    let bound = if time < 1.0 { 1.0 / (1.0 - time) } else { f64::INFINITY };
-    // Without samples there is no bound, and nothing is flagged.
-    let sampled = phases.iter().any(|p| p.time.is_some());
-    (sampled && gain > bound).then_some(bound)
 }
 
 fn base(path: &str) -> &str {
@@ -257,17 +243,18 @@ mod tests {
             place(&[("k.cu", 4), ("k.cu", 10)], 30),
             place(&[("k.cu", 8)], 10),
         ];
-        let samples = [SampleRecord { file: Some("k.cu".into()), line: Some(14), samples: 40, ..SampleRecord::default() },
-            SampleRecord { file: Some("k.cu".into()), line: Some(10), samples: 60, ..SampleRecord::default() }];
+        let samples = [
+            SampleRecord { file: Some("k.cu".into()), line: Some(14), samples: 40, ..SampleRecord::default() },
+            SampleRecord { file: Some("k.cu".into()), line: Some(10), samples: 60, ..SampleRecord::default() },
+        ];
         let shares = phases.shares(&places, &samples);
         let of = |name: &str| shares.iter().find(|p| p.phase == name).unwrap();
         assert_eq!((of("softmax").issue_slots, of("load").issue_slots, of(UNMARKED).issue_slots), (0.6, 0.3, 0.1));
         assert_eq!(of("softmax").time, Some(0.4));
         assert!((of("softmax").amdahl.unwrap() - 1.0 / 0.6).abs() < 1e-12);
-        assert!(phases.shares(&places, &[]).iter().all(|p| p.time.is_none() && p.amdahl.is_none()), "no samples, no time");
-        // Published once: 1.83x, where the phases that became faster allow 1.67x.
-        assert_eq!(beyond_amdahl(&shares, &["softmax"], 1.83), Some(1.0 / 0.6));
-        assert_eq!(beyond_amdahl(&shares, &["softmax"], 1.5), None);
-        assert_eq!(beyond_amdahl(&phases.shares(&places, &[]), &["softmax"], 9.0), None);
+        assert!(
+            phases.shares(&places, &[]).iter().all(|p| p.time.is_none() && p.amdahl.is_none()),
+            "no samples, no time"
+        );
     }
 }

@@ -150,7 +150,10 @@ mod tests {
             assert_eq!((bound.word.as_str(), bound.source.as_str()), (want, "counters"), "{rows:?}");
             assert!(!bound.proof.is_empty());
         }
-        assert!(rules.bound(&Figures::new()).is_none() && rules.advice(&Figures::new()).is_empty(), "nothing known, nothing said");
+        assert!(
+            rules.bound(&Figures::new()).is_none() && rules.advice(&Figures::new()).is_empty(),
+            "nothing known, nothing said"
+        );
     }
 
     #[test]

@@ -110,6 +110,7 @@ pub fn figures(result: &ResultRecord, execution: &ExecutionRecord, occupancy: Op
         put("occupancy", f64::from(o.warps) / f64::from(o.max_warps.max(1)));
         if let Some(waves) = o.waves {
             put("waves", waves);
+            put("filled", waves * f64::from(o.ctas));
         }
     }
     if opcodes.is_empty() {
@@ -125,7 +126,8 @@ pub fn figures(result: &ResultRecord, execution: &ExecutionRecord, occupancy: Op
         issued += n * 0.25;
         match unit {
             Unit::Tensor => {
-                let (half, byte) = if opcode.starts_with("wgmma") { group.unwrap_or((half, byte)) } else { (half, byte) };
+                let (half, byte) =
+                    if opcode.starts_with("wgmma") { group.unwrap_or((half, byte)) } else { (half, byte) };
                 macs += n * cost;
                 *clocks.entry(unit).or_default() += n * cost / if eight(opcode) { byte } else { half };
             }
@@ -180,8 +182,12 @@ fn more(
     let waits = |o: &str| ["wait_group", "commit_group", "wait_all"].iter().any(|w| o.contains(w));
     put("async_copies", any(&|o| o.starts_with("cp.async") && !waits(o)));
     put("tensor_maps", any(&|o| o.starts_with("cp.async.bulk.tensor")));
+    put("wmma", any(&|o| o.starts_with("wmma.mma")));
     put("wgmma", any(&|o| o.starts_with("wgmma.mma_async")));
-    put("fp8_mma", any(&|o| (o.starts_with("mma") || o.starts_with("wgmma")) && (o.contains("e4m3") || o.contains("e5m2"))));
+    put(
+        "fp8_mma",
+        any(&|o| (o.starts_with("mma") || o.starts_with("wgmma")) && (o.contains("e4m3") || o.contains("e5m2"))),
+    );
     put("fp8_inputs", f64::from(u8::from(matches!(result.format.as_str(), "e4m3" | "e5m2"))));
     let excess = |ideal: u64, real: u64| if real > 0 { 1.0 - ideal.min(real) as f64 / real as f64 } else { 0.0 };
     if execution.traffic.is_some() {

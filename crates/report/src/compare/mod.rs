@@ -4,11 +4,13 @@
 //! conditions; what differs is listed, and whoever calls refuses or is told to go on. A ratio inside the noise is AMBIGUOUS.
 //! Limits: outputs are compared by their hashes, so of outputs that differ only a bound on the difference is known.
 
+mod explained;
 mod pairs;
 mod rule;
 mod speed;
 mod text;
 
+pub use explained::Explained;
 pub use pairs::{Difference, Outputs, Pair, Side};
 pub use rule::{Rule, RuleStatus};
 pub use speed::{Speed, SpeedClass};

@@ -1,5 +1,6 @@
 //! Which result stands against which, under which conditions, and what differs between the two.
 
+use super::explained::{Explained, explained};
 use super::speed::{Speed, speed};
 use crate::measured::measured;
 use crate::rows::worst_check;
@@ -54,6 +55,9 @@ pub struct Pair {
     pub new_verdict: VerdictWord,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
+    /// What the old side's profile let expect of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explained: Option<Explained>,
     /// Relative error of the output that is nearest to its limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rel_frobenius: Option<Change<f64>>,
@@ -183,6 +187,7 @@ fn pair(old: &ResultRecord, new: &ResultRecord, unequal: &mut BTreeSet<Differenc
         causal: new.causal,
         old_verdict: old.verdict,
         new_verdict: new.verdict,
+        explained: speed.as_ref().filter(|s| !s.replayed).and_then(|s| explained(old, new, s.ratio)),
         speed,
         rel_frobenius: worst_check(old)
             .zip(worst_check(new))

@@ -29,6 +29,9 @@ pub fn comparison_text(c: &Comparison) -> String {
         }
     }
     text.push_str(&sentence(c));
+    for p in &c.pairs {
+        text.extend(p.explained.iter().map(|e| super::explained::line(&p.label(), e)));
+    }
     for p in c.lost() {
         text.push_str(&format!("lost: {} was passed and is {}\n", p.label(), word(p.new_verdict)));
     }

@@ -2,7 +2,7 @@
 //!
 //! Shares of work by phase come from the PTX machine and say so; time only from ncu's samples. It makes no time of a profile.
 
-use super::markup::{Column, count, details, esc, figure, table, word};
+use super::markup::{Column, count, details, esc, figure, prose, table, word};
 use super::svg::bar;
 use crate::material::Material;
 use crate::profile::by;
@@ -29,8 +29,8 @@ pub(super) fn section(material: &Material) -> String {
         {
             text.push_str(&format!(
                 "<p class=\"warn\">\u{25d0} No hardware counters: {}. <b>Next:</b> {} (<code>warpsmith explain {}</code>)</p>\n",
-                esc(&u.why),
-                esc(&u.next),
+                prose(&u.why),
+                prose(&u.next),
                 esc(&u.code)
             ));
         }
@@ -51,10 +51,21 @@ fn summary(profiled: &[(&ResultRecord, &ProfileRecord)]) -> String {
     let rows = profiled.iter().take(MAX_PROFILES).map(|(r, p)| {
         let mask = if r.causal { ", causal" } else { "" };
         let bound = p.bound.as_ref().map_or("-".into(), |b| {
-            format!("<b>{}</b>: {} <span class=\"muted\">({})</span>", esc(&b.word.replace('_', " ")), esc(&b.why), by(&b.source))
+            format!(
+                "<b>{}</b>: {} <span class=\"muted\">({})</span>",
+                esc(&b.word.replace('_', " ")),
+                esc(&b.why),
+                by(&b.source)
+            )
         });
         let lever = p.advice.first().map_or("nothing that the rules know".into(), |a| {
-            format!("{} <span class=\"muted\">({} to {}x, {})</span>", esc(&a.title), a.gain[0], a.gain[1], esc(&a.effort))
+            format!(
+                "{} <span class=\"muted\">({} to {}x, {})</span>",
+                esc(&a.title),
+                a.gain[0],
+                a.gain[1],
+                esc(&a.effort)
+            )
         });
         vec![esc(&short(r)), format!("{}{mask}", esc(&r.shape)), bound, lever]
     });
@@ -108,13 +119,8 @@ fn phases(p: &ProfileRecord) -> String {
     let share = |x: f64| format!("{}{:.0}%", bar(x, None, false), x * 100.0);
     let sampled = p.phases.iter().any(|p| p.time.is_some());
     let rows = p.phases.iter().map(|p| {
-        let mut row = vec![
-            esc(&p.phase),
-            share(p.issue_slots),
-            share(p.tensor_ops),
-            share(p.bytes),
-            share(p.bank_conflicts),
-        ];
+        let mut row =
+            vec![esc(&p.phase), share(p.issue_slots), share(p.tensor_ops), share(p.bytes), share(p.bank_conflicts)];
         if sampled {
             row.push(p.time.map_or("-".into(), share));
             row.push(p.amdahl.map_or("-".into(), |a| format!("{a:.2}x")));
@@ -188,7 +194,12 @@ fn counters(p: &ProfileRecord) -> String {
                 (Some(t), Some(met)) => format!("{} {}", word(if met { "held" } else { "missed" }), esc(t)),
                 _ => "-".into(),
             };
-            vec![esc(&c.title), format!("{} {}", c.value, esc(&c.unit)), target, format!("<code>{}</code>", esc(&c.metric))]
+            vec![
+                esc(&c.title),
+                format!("{} {}", c.value, esc(&c.unit)),
+                target,
+                format!("<code>{}</code>", esc(&c.metric)),
+            ]
         });
         let caption = format!(
             "Counters of {} (grid {}, block {}), by {}{}",
@@ -198,7 +209,8 @@ fn counters(p: &ProfileRecord) -> String {
             p.tool.as_deref().unwrap_or("ncu, imported"),
             p.device.as_ref().map_or(String::new(), |d| format!(" on {d}"))
         );
-        let head = [("counter", Column::Text), ("value", Column::Number), ("target", Column::Text), ("metric", Column::Text)];
+        let head =
+            [("counter", Column::Text), ("value", Column::Number), ("target", Column::Text), ("metric", Column::Text)];
         text.push_str(&table(&caption, &head, rows));
     }
     if let Some(file) = p.files.iter().find(|f| f.ends_with(".ncu-rep")).or(p.files.first()) {

@@ -113,8 +113,9 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
         "<text text-anchor=\"end\" x=\"352\" y=\"{:.1}\">{kind} tensor cores {peak} TFLOP/s</text>",
         y.at(peak) - 4.0
     ));
-    for (value, name) in
-        [(fp16, "FP16 tensor cores"), (card.fp32_tflops.unwrap_or(peak), "FP32 without tensor cores")].iter().filter(|(v, _)| *v < peak)
+    for (value, name) in [(fp16, "FP16 tensor cores"), (card.fp32_tflops.unwrap_or(peak), "FP32 without tensor cores")]
+        .iter()
+        .filter(|(v, _)| *v < peak)
     {
         body.push_str(&format!("<path class=\"roof dash\" d=\"M{:.1} {1:.1}L352 {1:.1}\"/><text class=\"soft\" text-anchor=\"end\" x=\"352\" y=\"{2:.1}\">{name} {value}</text>", x.at(value / (dram_gb / 1e3)), y.at(*value), y.at(*value) - 4.0));
     }
@@ -179,7 +180,9 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
             esc(&card.device),
             at.as_ref().map_or(String::new(), |at| format!(" at {}", esc(at)))
         ),
-        (false, _) => format!("The ceilings are from the data sheet of {}</b> (dense rates), not measured<b>", esc(&card.device)),
+        (false, _) => {
+            format!("The ceilings are from the data sheet of {}</b> (dense rates), not measured<b>", esc(&card.device))
+        }
     };
     let mut text = format!(
         "<figure>{}<figcaption>TFLOP/s against operations for each byte of inputs and outputs; a dashed line is a shape, a dot a measured kernel. <b>{source}</b>{}.</figcaption></figure>\n",
