@@ -54,7 +54,7 @@ pub fn occupancy(target: &str, launch: &Launch) -> Option<OccupancyRecord> {
     let number = capability(target)?;
     let sm = SMS.iter().find(|s| s.capability == number)?;
     let warps = launch.threads.div_ceil(32).max(1);
-    let per_warp = launch.registers.max(1).saturating_mul(32).div_ceil(256).max(1) * 256;
+    let per_warp = launch.registers.max(1).saturating_mul(32).div_ceil(256).max(1).saturating_mul(256);
     // The register file is split among four schedulers, so whole warps fit each.
     let by_registers = (REGISTERS / 4 / per_warp * 4) / warps;
     let shared =

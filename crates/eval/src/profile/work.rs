@@ -45,7 +45,7 @@ pub fn unit(opcode: &str) -> (Unit, f64) {
     let float = || ["f32", "f16", "f16x2", "bf16", "bf16x2"].iter().any(|w| has(w));
     let narrow = || ["e4m3x2", "e5m2x2", "f16x2", "bf16x2", "f16", "bf16"].iter().any(|w| has(w));
     match words[0] {
-        "mma" | "wgmma" if has("m64k32") || words.iter().any(|w| shape(w).is_some()) => {
+        "mma" | "wgmma" if words.iter().any(|w| shape(w).is_some()) => {
             (Unit::Tensor, words.iter().find_map(|w| shape(w)).unwrap_or(2048.0))
         }
         "wmma" if has("mma") => (Unit::Tensor, words.iter().find_map(|w| shape(w)).unwrap_or(4096.0)),
