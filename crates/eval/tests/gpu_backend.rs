@@ -67,6 +67,7 @@ fn plan(entry: &str, scalars: &[ScalarValue]) -> ResolvedPlan {
         block: [256, 1, 1],
         cluster: [1; 3],
         shared_bytes: 0,
+        cooperative: false,
         args,
         line: 5,
         args_line: 6,

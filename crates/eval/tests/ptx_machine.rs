@@ -58,6 +58,7 @@ fn step(entry: &str, args: Vec<ResolvedArg>) -> ResolvedLaunch {
         block: [32, 1, 1],
         cluster: [1, 1, 1],
         shared_bytes: 0,
+        cooperative: false,
         args,
         line: 5,
         args_line: 9,

@@ -51,6 +51,8 @@ pub struct Options {
     pub detectors: Detectors,
     /// Further schedules that [`crate::explore`] runs; a single [`crate::launch`] runs one.
     pub schedules: u32,
+    /// A cooperative launch: its CTAs may wait for all others (`grid.sync()`), which traps in any other launch.
+    pub cooperative: bool,
 }
 
 impl Default for Options {
@@ -66,6 +68,7 @@ impl Default for Options {
             count_traffic: false,
             detectors: Detectors::On,
             schedules: 0,
+            cooperative: false,
         }
     }
 }

@@ -79,6 +79,10 @@ pub enum Special {
     GridId,
     DynamicShared,
     TotalShared,
+    /// Half of the address of what a cooperative launch offers its grid: 1 the upper, 2 the lower.
+    GridWorkspace(u8),
+    /// Where cooperative groups of several warps keep their barriers.
+    ReservedShared,
     /// Position in the cluster; clusters of one CTA only.
     ClusterZero,
     ClusterOne,
@@ -276,6 +280,10 @@ pub struct MemOp {
     pub strong: bool,
     pub acquire: bool,
     pub release: bool,
+    /// `.cta`: says nothing to other CTAs.
+    pub narrow: bool,
+    /// `.relaxed`: what it reads orders nothing before the next fence.
+    pub relaxed: bool,
 }
 
 /// Operations of `atom` and `red`.
@@ -316,6 +324,8 @@ pub struct AtomicOp {
     pub op: AtomOp,
     pub ty: AtomTy,
     pub release: bool,
+    /// `.cta`: says nothing to other CTAs.
+    pub narrow: bool,
     /// None: `red`.
     pub d: Option<RowId>,
     pub b: RowId,

@@ -29,6 +29,9 @@ const LOCAL_GAP: u32 = 256;
 
 /// Strong loads, atomics and sleeps of a warp after which its turn is over: it may be polling for somebody else.
 pub const POLLS: u32 = 32;
+/// How often an adversarial schedule puts a CTA aside, and after how many of its first atomics and strong accesses it may.
+const MAX_PARKS: u32 = 4;
+const MAX_CHANCES: u32 = 64;
 
 /// How far a CTA has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +120,11 @@ pub struct Cta<'m> {
     pub fences: u64,
     /// What strong reads of global memory have acquired.
     pub known: Vec<Known>,
+    /// An atomic or a strong access of global memory has been made since [`Cta::put_aside`] was asked.
+    pub spoke: bool,
+    parked: bool,
+    parks: u32,
+    chances: u32,
     /// The record of an instruction of a warp: of which interval, and its number; see `global`.
     marks: Vec<(u32, u32)>,
     records: RecordSpace,
@@ -160,6 +168,10 @@ impl<'m> Cta<'m> {
             sync_clocks: HashMap::new(),
             fences: 0,
             known: Vec::new(),
+            spoke: false,
+            parked: false,
+            parks: 0,
+            chances: 0,
             marks: Vec::new(),
             records: RecordSpace::default(),
             scratch: exec::Scratch::new(),
@@ -216,11 +228,15 @@ impl<'m> Cta<'m> {
                 waiting &= w.yielded || w.pause != Pause::Turn;
                 polls = polls.max(w.polls);
                 self.release(warps);
-                if self.fault.is_some() {
+                if self.fault.is_some() || self.parked {
                     break;
                 }
             }
             if self.fault.is_some() {
+                break;
+            }
+            if std::mem::take(&mut self.parked) {
+                stalled = true;
                 break;
             }
             let quiet = waiting && events == self.events;
@@ -245,6 +261,23 @@ impl<'m> Cta<'m> {
         }
         self.m.return_budget(granted);
         if stalled { Progress::Stalled } else { Progress::Done }
+    }
+
+    /// An instruction that other CTAs may see has been executed. Adversarial schedules put the CTA aside after some of them, so that
+    /// others come in between; returns whether this one does.
+    pub fn put_aside(&mut self) -> bool {
+        self.spoke = false;
+        let seed = self.m.options.schedule_seed;
+        if seed <= 1 || self.parks >= MAX_PARKS || self.chances >= MAX_CHANCES || self.m.ctas == 1 {
+            return false;
+        }
+        self.chances += 1;
+        let mut x = seed ^ self.linear.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(self.chances) << 32;
+        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        self.parked = x >> 63 == 1;
+        self.parks += u32::from(self.parked);
+        self.parked
     }
 
     /// Something happened that others may wait for.
@@ -275,6 +308,7 @@ impl<'m> Cta<'m> {
         self.sync_clocks.clear();
         self.fences = 0;
         self.known.clear();
+        (self.spoke, self.parked, self.parks, self.chances) = (false, false, 0, 0);
         let before = self.shared.reset(m.shared_bytes as usize, m.warps);
         if !self.detects {
             self.shared.mark(0, m.shared_bytes as usize, DEFINED);
@@ -295,6 +329,7 @@ impl<'m> Cta<'m> {
             w.clock.resize(m.warps, before);
             w.clock[w.index] = first;
             w.fenced.clear();
+            w.seen.clear();
             w.plain_since_fence.set(false);
             w.committed = [0; 32];
             w.frames.clear();

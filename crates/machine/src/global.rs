@@ -9,7 +9,9 @@
 //! `__threadfence(); __syncthreads(); if (tid == 0) atomicAdd(...)` needs it. The end of a launch orders everything.
 //! Source: PTX ISA 9.0, "Memory Consistency Model"; HiRace (arXiv 2401.04701) for cells that forget; FastTrack for clocks.
 //!
-//! Limits: every strong read acquires (a missing fence on the reading side is not found); three cells forget readers; buffers
+//! A relaxed load (`ld.relaxed`) hands on what was released only with the next fence; `.cta` hands nothing to other CTAs.
+//! Limits: volatile loads and atomics acquire without a fence, as much code in the field relies on; strong accesses are no race with each
+//! other, so data that is itself volatile hides a missing fence; three cells forget readers; buffers
 //! over 256 MiB, grids of more than 2^27 CTAs and more than 16 million (warp, interval, instruction)s are not looked at; with
 //! several host threads, which of two racing CTAs comes first is as undecided as on hardware, so a finding's counts may differ.
 

@@ -19,7 +19,7 @@ use crate::global::GlobalShadow;
 use crate::local::MAX_LOCAL;
 use crate::machine::{Fill, Machine, SharedRange};
 use crate::memory::{Buffer, Memory, address_of};
-use crate::program::{EntryInfo, Program, SharedLayout};
+use crate::program::{EntryInfo, Program, RESERVED_BYTES, SharedLayout};
 use crate::worker;
 
 /// Threads of a block, as on all GPUs so far.
@@ -31,9 +31,10 @@ const MAX_CTAS: u64 = 1 << 40;
 pub fn launch(program: &Program, memory: &mut Memory, launch: &Launch, options: &Options) -> Outcome {
     match prepare(program, memory, launch, options) {
         Ok(prepared) => {
+            let buffers = prepared.buffers;
             let outcome = run(program, memory, launch, options, prepared);
-            // The parameters' buffer, which was pushed last.
-            memory.buffers.pop();
+            // The parameters' buffer and the grid's, which were pushed last.
+            memory.buffers.truncate(buffers);
             outcome
         }
         Err(end) => Outcome { end, findings: Vec::new(), counters: Counters::default(), printed: String::new() },
@@ -45,6 +46,9 @@ struct Prepared {
     fills: Vec<Vec<(RowId, Fill)>>,
     layout: SharedLayout,
     shared_bytes: u32,
+    /// Of what is pushed for this launch alone: the count before.
+    buffers: usize,
+    grid_workspace: u64,
 }
 
 fn invalid(what: String) -> End {
@@ -80,13 +84,17 @@ fn prepare(program: &Program, memory: &mut Memory, launch: &Launch, options: &Op
     let params = parameters(launch, info, memory)?;
     module_variables(program, memory)?;
     let addresses = variable_addresses(program, memory, &layout);
+    let buffers = memory.buffers.len();
+    // As cooperative groups expect it: its size, and the barrier of the grid.
+    let workspace = options.cooperative.then(|| memory.push_fixed("grid workspace", "global", &[8, 0, 0, 0, 0, 0, 0, 0]));
     let param = memory.push_fixed("parameters", "param", &params);
     let param_address = address_of(param.0);
     let mut fills: Vec<Vec<(RowId, Fill)>> = Vec::new();
     for f in &program.code().functions {
         fills.push(f.inits.iter().map(|(row, init)| (*row, fill(init, &addresses, &params, param_address))).collect());
     }
-    Ok(Prepared { entry, fills, layout, shared_bytes })
+    let grid_workspace = workspace.map_or(0, |id| address_of(id.0));
+    Ok(Prepared { entry, fills, layout, shared_bytes, buffers, grid_workspace })
 }
 
 fn check_dimensions(launch: &Launch, info: &EntryInfo, layout: &SharedLayout, options: &Options) -> Result<u32, End> {
@@ -257,6 +265,12 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
             SharedRange { name: display_name(&v.name), offset: *offset, bytes }
         })
         .collect();
+    let reserved = p.layout.reserved;
+    shared.extend(reserved.map(|offset| SharedRange {
+        name: "scratch of cooperative groups".into(),
+        offset,
+        bytes: RESERVED_BYTES,
+    }));
     shared.sort_by_key(|s| s.offset);
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let workers = if options.threads == 0 { cores } else { options.threads }.min(ctas as usize).max(1);
@@ -271,10 +285,13 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
         shared,
         shared_bytes: p.shared_bytes,
         warps: threads.div_ceil(32) as usize,
+        ctas,
         threads,
         budget: AtomicU64::new(options.max_instructions),
         stop_at: AtomicU64::new(u64::MAX),
         grid_id: 1,
+        grid_workspace: p.grid_workspace,
+        reserved_shared: reserved.unwrap_or(0),
         progress: AtomicU64::new(0),
         vain_at: (0..workers).map(|_| AtomicU64::new(worker::BUSY)).collect(),
         global: GlobalShadow::new(buffers.len()),

@@ -38,12 +38,17 @@ pub struct Machine<'a> {
     /// Static and dynamic.
     pub shared_bytes: u32,
     pub warps: usize,
+    pub ctas: u64,
     pub threads: u32,
     /// Instructions that may still be executed.
     pub budget: AtomicU64,
     /// CTAs from this number on need not run any more.
     pub stop_at: AtomicU64,
     pub grid_id: u32,
+    /// Address of what a cooperative launch offers, else 0.
+    pub grid_workspace: u64,
+    /// Where cooperative groups keep their barriers in shared memory.
+    pub reserved_shared: u32,
     /// Counts whatever may let a polling CTA go on.
     pub progress: AtomicU64,
     /// For each host thread: the `progress` since which all of its CTAs polled in vain.
@@ -119,6 +124,9 @@ impl Machine<'_> {
             Special::GridId => self.grid_id,
             Special::DynamicShared => self.launch.shared_bytes,
             Special::TotalShared => self.shared_bytes,
+            Special::GridWorkspace(1) => (self.grid_workspace >> 32) as u32,
+            Special::GridWorkspace(_) => self.grid_workspace as u32,
+            Special::ReservedShared => self.reserved_shared,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use warpsmith_ptx::ast::{Module, Space};
 
-use crate::code::Code;
+use crate::code::{Code, RowInit, Special};
 use crate::decode::{self, DecodedModule, ModuleVariable};
 
 /// Why a text cannot be loaded.
@@ -54,7 +54,12 @@ pub(crate) struct SharedLayout {
     pub bytes: u32,
     /// Where memory of the launch's size starts, if any variable asks for it.
     pub dynamic: bool,
+    /// Where the scratch memory of cooperative groups lies, if it is asked for.
+    pub reserved: Option<u32>,
 }
+
+/// Bytes of that scratch memory: five barriers, and eight bytes for each warp.
+pub(crate) const RESERVED_BYTES: u32 = 512;
 
 impl Program {
     /// Parses and decodes. Opcodes that the machine does not have are no error here, but end a launch that contains them.
@@ -134,12 +139,21 @@ fn reachable(code: &Code, entry: usize) -> Vec<usize> {
 fn shared_layout(decoded: &DecodedModule, entry: usize) -> SharedLayout {
     let functions = reachable(&decoded.code, entry);
     let used = |v: &ModuleVariable| v.space == Space::Shared && v.used_by.iter().any(|f| functions.contains(f));
-    let mut layout = SharedLayout { offsets: Vec::new(), bytes: 0, dynamic: false };
+    let mut layout = SharedLayout { offsets: Vec::new(), bytes: 0, dynamic: false, reserved: None };
     let sized = |v: &ModuleVariable| !(v.is_extern || v.bytes == 0);
     for (n, v) in decoded.variables.iter().enumerate().filter(|(_, v)| used(v) && sized(v)) {
         let offset = layout.bytes.next_multiple_of(v.align.clamp(1, 1 << 16));
         layout.offsets.push((n, offset));
         layout.bytes = offset.saturating_add(v.bytes.min(1 << 30) as u32);
+    }
+    let asked = |f: &usize| {
+        let inits = &decoded.code.functions[*f].inits;
+        inits.iter().any(|(_, init)| matches!(init, RowInit::Special(Special::ReservedShared)))
+    };
+    if functions.iter().any(asked) {
+        let offset = layout.bytes.next_multiple_of(16);
+        layout.reserved = Some(offset);
+        layout.bytes = offset.saturating_add(RESERVED_BYTES);
     }
     // Memory of the launch's size comes after all other, all such variables at one address.
     let dynamic: Vec<usize> = (0..decoded.variables.len())

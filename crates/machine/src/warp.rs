@@ -73,6 +73,8 @@ pub struct Warp {
     pub clock: Vec<u32>,
     /// What of it is covered by fences of GPU scope: strong writes release it. Empty before the first.
     pub fenced: Vec<u32>,
+    /// Addresses of relaxed loads since its last fence.
+    pub seen: Vec<u64>,
     /// A plain write of global memory since this warp's own last fence.
     pub plain_since_fence: Cell<bool>,
     /// Committed copy groups by lane.
@@ -99,6 +101,7 @@ impl Warp {
             live: 0,
             clock: Vec::new(),
             fenced: Vec::new(),
+            seen: Vec::new(),
             plain_since_fence: Cell::new(false),
             committed: [0; 32],
             pause: Pause::Turn,

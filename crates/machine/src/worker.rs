@@ -1,7 +1,8 @@
 //! A host thread: takes CTAs one after the other and runs each to its end.
 //!
 //! A CTA that only polls (for a flag that another CTA sets, at a barrier over the grid) is put aside, and another one runs in
-//! its stead, as on a GPU where many are resident. When every host thread has given all of its CTAs their turns since the last
+//! its stead, as on a GPU where many are resident. Adversarial schedules also put CTAs aside after some of their first atomics and strong
+//! accesses, so that what others do comes in between. When every host thread has given all of its CTAs their turns since the last
 //! change anywhere, and they only poll, none will ever go on: a deadlock, however slowly one of the threads is scheduled. Limits: CTAs put aside are limited by number and memory; beyond that they wait
 //! their turn, and a CTA that others wait for may then never be started.
 

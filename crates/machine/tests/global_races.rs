@@ -83,6 +83,9 @@ fn lanes_of_one_instruction() {
     let r = go(&store("%r0"), 1, 32, 1, 0);
     assert_eq!(races(&r), [("st.global.u32".into(), None, Severity::Error)]);
     assert_eq!(races(&go(&store("3"), 1, 32, 1, 0)), []);
+    // Two roundings of one number: which one stays is chance, but neither is wrong.
+    let nearly = "and.b32 %r2, %r0, 1;\nadd.u32 %r2, %r2, 0x3FC00000;\nst.global.u32 [%rd0], %r2;\n";
+    assert_eq!(races(&go(nearly, 1, 32, 1, 0)), [("st.global.u32".into(), None, Severity::Note)]);
 }
 
 #[test]
@@ -155,6 +158,27 @@ fn a_flag_hands_data_on() {
     twins(&body("st.release.gpu.global.u32 [%rd0], 1;", ""), &right, 2, 64, "st.global.u32", "ld.global.u32");
     let fenced = body("membar.gl;\nst.volatile.global.u32 [%rd0], 1;", "bar.sync 0;");
     assert_eq!(races(&go(&fenced, 2, 64, 1, 0)), []);
+    // The reading side: a relaxed load acquires with the next fence only, and a scope of one CTA reaches no other.
+    for (from, to) in [
+        ("ld.acquire.gpu.global.u32 %r3", "ld.relaxed.gpu.global.u32 %r3"),
+        ("ld.acquire.gpu.global.u32 %r3", "ld.acquire.cta.global.u32 %r3"),
+        ("st.release.gpu.global.u32 [%rd0]", "st.release.cta.global.u32 [%rd0]"),
+    ] {
+        let wrong = right.replace(from, to);
+        assert_ne!(wrong, right);
+        twins(&wrong, &right, 2, 64, "st.global.u32", "ld.global.u32");
+    }
+    let late = right.replace("ld.acquire.gpu", "ld.relaxed.gpu").replace("GO:\n", "fence.acq_rel.gpu;\nGO:\n");
+    assert_eq!(races(&go(&late, 2, 64, 1, 0)), []);
+}
+
+#[test]
+fn what_comes_between_two_atomics_of_a_cta_is_tried() {
+    // Each CTA reads a counter, adds one and writes it back, with strong accesses: right if nobody comes in between.
+    let body = "ld.relaxed.gpu.global.u32 %r2, [%rd0];\nadd.u32 %r2, %r2, 1;\nst.relaxed.gpu.global.u32 [%rd0], %r2;\nmov.u32 %r63, %r2;\n";
+    let largest = |seed: u64| go(body, 8, 1, 1, seed).words().into_iter().max();
+    assert_eq!((largest(0), largest(1)), (Some(8), Some(8)), "in order");
+    assert!((2..8).any(|seed| largest(seed) < Some(8)), "no schedule loses an addition");
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl Backend for PtxMachine {
                 max_shared_bytes: job.target.shared_bytes_per_block,
                 threads: self.threads,
                 count_traffic: self.counting,
+                cooperative: step.cooperative,
                 ..Options::default()
             };
             let outcome = launch(&program, &mut session.memory, &prepared, &options);

@@ -215,6 +215,7 @@ fn step(launch: &ExecLaunch) -> ResolvedLaunch {
         block: launch.block,
         cluster: launch.cluster,
         shared_bytes: launch.shared_bytes,
+        cooperative: launch.cooperative,
         args: launch.args.iter().map(arg).collect(),
         line: launch.line,
         args_line: launch.args_line,
@@ -277,6 +278,13 @@ fn run(request: &Request, job: &Job, memory: &Arrays, executed: &mut Executed) -
         worsen(&mut executed.verdict, verdict);
         if other.end != RunEnd::Completed {
             break;
+        }
+        for mut f in wrong_in_another_order(request, memory, &other, executed) {
+            request.suppressions.apply(&mut f);
+            if f.severity == Severity::Error {
+                worsen(&mut executed.verdict, VerdictWord::Incorrect);
+            }
+            executed.findings.push(f);
         }
         if let Some(mut f) = difference(request, memory, &first, &other) {
             request.suppressions.apply(&mut f);
@@ -382,6 +390,29 @@ fn wrong(request: &Request, b: &BufferDecl, expect: &Expect, d: &arrays::Differe
     (f.tensor, f.index) = (Some(b.name.clone()), Some(index.iter().map(|i| *i as i64).collect()));
     f.count = Some(d.wrong);
     Some(f)
+}
+
+/// What is not as expected only in a schedule besides the first: the order of atomics explains a difference, but no wrong value.
+fn wrong_in_another_order(
+    request: &Request,
+    memory: &Arrays,
+    run: &RunOutcome,
+    executed: &Executed,
+) -> Vec<FindingRecord> {
+    let right = |b: &&BufferDecl| executed.outputs.get(&b.name).is_some_and(|o| o.ok == Some(true));
+    let told = |b: &&BufferDecl| {
+        let of = |f: &FindingRecord| f.code == Code::IncorrectOutput.as_str() && f.tensor.as_ref() == Some(&b.name);
+        executed.findings.iter().any(of)
+    };
+    let judged = request.plan.buffers.iter().filter(|b| right(b) && !told(b));
+    let found = judged.filter_map(|b| {
+        let (expect, values) = (b.expect.as_ref()?, memory.expected.get(&b.name)?);
+        let d = arrays::compare(b.dtype, &memory.after(run, &b.name)?.bytes, values, expect);
+        let mut f = wrong(request, b, expect, &d)?;
+        f.message = format!("in another legal order of CTAs, warps and asynchronous copies {}", f.message);
+        Some(f)
+    });
+    found.collect()
 }
 
 /// Where two schedules leave different outputs. Only what is asked for counts: a workspace may hold anything.

@@ -68,6 +68,11 @@ fn launch(job: &Job, step: &ResolvedLaunch, buffers: &[Buffer]) -> Result<Launch
             step.entry_line,
         ));
     };
+    // The register by which cooperative groups find the grid's barrier; the worker launches no grid that way.
+    if step.cooperative && job.artifact.ptx.contains("%envreg2") {
+        let what = "cooperative launches on a GPU".into();
+        return Err(Box::new(RunEnd::Unsupported { what, file: None, line: Some(step.line) }));
+    }
     let parameters: Vec<Parameter> = entry.params.iter().map(|bytes| Parameter { bytes: *bytes as usize }).collect();
     step.fits_parameters("", &parameters).map_err(|e| mismatch(e.message))?;
     if let Err(problem) = step.fits(job.target, u64::from(entry.shared_bytes)) {

@@ -47,7 +47,8 @@ impl Decoder<'_> {
         }
         let hint = cache_words(m);
         let release = m.take("release") | m.take("acq_rel");
-        for word in ["relaxed", "acquire", "cta", "cluster", "gpu", "sys", "noftz"] {
+        let narrow = m.take("cta");
+        for word in ["relaxed", "acquire", "cluster", "gpu", "sys", "noftz"] {
             let _ = m.take(word);
         }
         let space = m
@@ -118,7 +119,7 @@ impl Decoder<'_> {
         let mut instr = Instr::new(Op::Atom);
         instr.side = push(
             &mut self.sides.atoms,
-            AtomicOp { area: area(space), address, op, ty: kind, release, d, b, c, more: elements },
+            AtomicOp { area: area(space), address, op, ty: kind, release, narrow, d, b, c, more: elements },
         );
         Ok(instr)
     }

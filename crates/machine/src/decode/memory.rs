@@ -13,6 +13,8 @@ struct Access {
     strong: bool,
     acquire: bool,
     release: bool,
+    narrow: bool,
+    relaxed: bool,
     count: usize,
     hint: bool,
 }
@@ -30,7 +32,7 @@ pub(crate) fn cache_words(m: &mut Mods) -> bool {
 }
 
 fn access(m: &mut Mods) -> Access {
-    let mut a = Access { space: "generic", strong: false, acquire: false, release: false, count: 1, hint: false };
+    let mut a = Access { space: "generic", strong: false, acquire: false, release: false, narrow: false, relaxed: false, count: 1, hint: false };
     a.hint = cache_words(m);
     for (word, acquire, release) in [
         ("volatile", false, false),
@@ -43,10 +45,12 @@ fn access(m: &mut Mods) -> Access {
             a.strong = true;
             a.acquire |= acquire;
             a.release |= release;
+            a.relaxed |= word == "relaxed";
         }
     }
     let _ = m.take("weak");
-    for scope in ["cta", "cluster", "gpu", "sys"] {
+    a.narrow = m.take("cta");
+    for scope in ["cluster", "gpu", "sys"] {
         let _ = m.take(scope);
     }
     if let Some(space) = m.find(|w| {
@@ -176,7 +180,18 @@ impl Decoder<'_> {
         }
         let mut instr = Instr::new(op);
         let side =
-            MemOp { area, address, bytes, rows, extend, strong: a.strong, acquire: a.acquire, release: a.release };
+            MemOp {
+                area,
+                address,
+                bytes,
+                rows,
+                extend,
+                strong: a.strong,
+                acquire: a.acquire,
+                release: a.release,
+                narrow: a.narrow,
+                relaxed: a.relaxed,
+            };
         instr.side = push(&mut self.sides.mems, side);
         Ok(instr)
     }

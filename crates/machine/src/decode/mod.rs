@@ -666,6 +666,10 @@ fn special(name: &str) -> Option<Special> {
         ("dynamic_smem_size", _) => Special::DynamicShared,
         ("total_smem_size", _) => Special::TotalShared,
         ("aggr_smem_size", _) => Special::TotalShared,
+        // Not in the PTX manual: cooperative_groups/details/driver_abi.h and memory.h (CUDA 13.0).
+        ("envreg1", _) => Special::GridWorkspace(1),
+        ("envreg2", _) => Special::GridWorkspace(2),
+        ("reserved_smem_offset_1", _) => Special::ReservedShared,
         _ => return None,
     })
 }

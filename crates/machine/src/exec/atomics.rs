@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::api::FindingKind;
 use crate::code::{Area, AtomOp, AtomTy, AtomicOp, Instr, Pc, RowId};
 use crate::cta::Cta;
-use crate::exec::global_races::{self, Lanes};
+use crate::exec::global_races::{self, Lanes, Learns};
 use crate::exec::lane_float::{self, FloatOp};
 use crate::exec::memory::{address_undefined, addresses, areas, bad_access, in_flight, race, synchronise};
 use crate::exec::rare::lanes_of;
@@ -232,7 +232,7 @@ fn in_global(
         });
         return None;
     }
-    global_races::release(cta, w, at, op.release);
+    global_races::release(cta, w, at, op.release, op.narrow);
     let place = [offset; 32];
     let lanes = Lanes { slot, mask: 1 << l, at: &place, span: bytes, range: None };
     global_races::write(cta, w, pc, buffer, lanes, true, |_| false);
@@ -241,7 +241,7 @@ fn in_global(
         cta.progressed();
     }
     if op.d.is_some() {
-        global_races::acquire(cta, w, at);
+        global_races::acquire(cta, w, at, if op.narrow { Learns::OfItsCta } else { Learns::Now });
     }
     let all = cut(bytes) & 0x0101_0101_0101_0101;
     let known = buffer.shadow.as_ref().is_none_or(|s| s.load(offset, bytes) == all);

@@ -5,8 +5,9 @@
 use crate::api::FindingKind;
 use crate::code::{Area, MemOp, Pc, Width};
 use crate::cta::Cta;
-use crate::exec::global_races::{self, Lanes};
+use crate::exec::global_races::{self, Lanes, Learns};
 use crate::exec::memory::{bad_access, fill, note_place, put, put_defined, put_undefined, undefined_bytes};
+use crate::exec::nearly::lanes_apart;
 use crate::exec::rare::lanes_of;
 use crate::exec::{traffic, undefined};
 use crate::memory::{ALL_DEFINED, Buffer, Bytes, DEFINED, slot_of};
@@ -110,7 +111,7 @@ pub fn load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64; 
         }
     }
     if op.strong {
-        acquire(cta, w, m, at);
+        acquire(cta, w, m, at, learns(op));
     }
     traffic::global(cta, pc, m, &t, span);
     let lanes = Lanes { slot, mask: m, at: &t, span, range: shape.range(span) };
@@ -177,7 +178,7 @@ fn scattered_load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &
             return;
         };
         if op.strong {
-            global_races::acquire(cta, w, at[l]);
+            global_races::acquire(cta, w, at[l], learns(op));
         }
         let place = [offset; 32];
         let lanes = Lanes { slot, mask: 1 << l, at: &place, span: span as usize, range: None };
@@ -196,15 +197,24 @@ fn scattered_load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &
     put_undefined(w, op, m, pc, |e, l| bits[e][l]);
 }
 
+/// What a strong load learns. A volatile one counts as acquiring: people poll with it, and compilers keep what follows behind.
+fn learns(op: &MemOp) -> Learns {
+    match (op.narrow, op.relaxed) {
+        (true, _) => Learns::OfItsCta,
+        (false, true) => Learns::AtAFence,
+        (false, false) => Learns::Now,
+    }
+}
+
 /// A strong load has been made: once for each address.
 #[cold]
 #[inline(never)]
-fn acquire(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32]) {
+fn acquire(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32], learns: Learns) {
     w.poll();
     let mut last = None;
     for l in lanes_of(m) {
         if last != Some(at[l]) {
-            global_races::acquire(cta, w, at[l]);
+            global_races::acquire(cta, w, at[l], learns);
             last = Some(at[l]);
         }
     }
@@ -213,12 +223,12 @@ fn acquire(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32]) {
 /// A strong store is about to be made.
 #[cold]
 #[inline(never)]
-fn release(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32], release: bool) {
+fn release(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32], op: &MemOp) {
     cta.progressed();
     let mut last = None;
     for l in lanes_of(m) {
         if last != Some(at[l]) {
-            global_races::release(cta, w, at[l], release);
+            global_races::release(cta, w, at[l], op.release, op.narrow);
             last = Some(at[l]);
         }
     }
@@ -249,17 +259,13 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
                 return;
             }
             if op.strong {
-                release(cta, w, m, at, op.release);
+                release(cta, w, m, at, op);
             }
             traffic::global(cta, pc, m, &t, span as usize);
             let lanes = Lanes { slot, mask: m, at: &t, span: span as usize, range: shape.range(span as usize) };
             global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, t[l], l));
             if !op.strong {
-                global_races::same_place(cta, w, pc, lanes, |l, k| {
-                    let cut = if size == 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
-                    let of = |row, width, l| w.regs.lane(row, width == Width::W64, l) & cut;
-                    op.rows.iter().any(|(row, width)| of(*row, *width, l) != of(*row, *width, k))
-                });
+                global_races::same_place(cta, w, pc, lanes, |l, k| lanes_apart(w, op, l, k));
             }
             for l in lanes_of(m) {
                 write(w, op, b, t[l], l);
@@ -276,7 +282,7 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
                     return;
                 }
                 if op.strong {
-                    global_races::release(cta, w, at[l], op.release);
+                    global_races::release(cta, w, at[l], op.release, op.narrow);
                 }
                 let place = [offset; 32];
                 let lanes = Lanes { slot, mask: 1 << l, at: &place, span: span as usize, range: None };

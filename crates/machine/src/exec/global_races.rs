@@ -9,6 +9,7 @@ use crate::api::{FindingKind, Severity};
 use crate::code::Pc;
 use crate::cta::Cta;
 use crate::exec::memory::synchronise;
+use crate::exec::nearly::{self, Apart};
 use crate::exec::rare::lanes_of;
 use crate::global::{Agent, Clash, MAX_CTA};
 use crate::memory::Buffer;
@@ -189,9 +190,9 @@ fn sources_in_flight(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes) {
     }
 }
 
-/// Different values to one place in one instruction: which one stays is not defined. `differ` compares two lanes.
+/// Different values to one place in one instruction: which one stays is not defined. `compare` two lanes.
 #[inline(always)]
-pub fn same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, differ: impl Fn(usize, usize) -> bool) {
+pub fn same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, compare: impl Fn(usize, usize) -> Apart) {
     if lanes.mask.count_ones() < 2 || lanes.range.is_some_and(|len| len != lanes.span) {
         return;
     }
@@ -203,29 +204,34 @@ pub fn same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, differ: impl Fn
         seen[slot / 64] |= 1 << (slot % 64);
     }
     if twice {
-        find_same_place(cta, w, pc, lanes, differ);
+        find_same_place(cta, w, pc, lanes, compare);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn find_same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, differ: impl Fn(usize, usize) -> bool) {
+fn find_same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, compare: impl Fn(usize, usize) -> Apart) {
+    let mut worst: Option<(Apart, usize, usize)> = None;
     for l in lanes_of(lanes.mask) {
         for k in lanes_of(lanes.mask & u32::MAX.checked_shl(l as u32 + 1).unwrap_or(0)) {
-            if lanes.at[l] == lanes.at[k] && differ(l, k) {
-                cta.report(FindingKind::GlobalRace, w, pc, None, 1 << l | 1 << k, false, |m| {
-                    let place = m.global_place(lanes.slot, lanes.at[l] as i64, lanes.span as u32);
-                    let object =
-                        place.as_ref().and_then(|p| p.object.clone()).unwrap_or_else(|| "global memory".into());
-                    let at = lanes.at[l];
-                    (
-                        format!("lanes {l} and {k} write different values to byte {at} of {object} in one instruction"),
-                        place,
-                    )
-                });
-                return;
+            if lanes.at[l] == lanes.at[k] {
+                let apart = compare(l, k);
+                if apart > worst.map_or(Apart::Not, |f| f.0) {
+                    worst = Some((apart, l, k));
+                }
             }
         }
+    }
+    let Some((apart, l, k)) = worst else { return };
+    let what = |m: &crate::machine::Machine| {
+        let place = m.global_place(lanes.slot, lanes.at[l] as i64, lanes.span as u32);
+        let object = place.as_ref().and_then(|p| p.object.clone()).unwrap_or_else(|| "global memory".into());
+        (nearly::told(apart, l, k, lanes.at[l] as i64, &object), place)
+    };
+    let both = 1 << l | 1 << k;
+    match apart {
+        Apart::Values => cta.report(FindingKind::GlobalRace, w, pc, None, both, false, what),
+        _ => cta.note(FindingKind::GlobalRace, w, pc, None, both, what),
     }
 }
 
@@ -233,16 +239,23 @@ fn find_same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, differ: impl F
 pub fn fence(cta: &mut Cta, w: &mut Warp, gpu: bool) {
     cta.fences += 1;
     if gpu {
+        for address in std::mem::take(&mut w.seen) {
+            learn(cta, w, address);
+        }
         w.fenced.clone_from(&w.clock);
         w.plain_since_fence.set(false);
         w.clock[w.index] = cta.shared.tick();
     }
 }
 
-/// A strong write or an atomic of global memory is about to happen at `address`.
-pub fn release(cta: &mut Cta, w: &mut Warp, address: u64, release: bool) {
+/// A strong write or an atomic of global memory is about to happen at `address`; `narrow`: for this CTA only.
+pub fn release(cta: &mut Cta, w: &mut Warp, address: u64, release: bool, narrow: bool) {
+    cta.spoke = true;
     if cta.fences > 0 || release {
         synchronise(cta, w, address, false, true);
+    }
+    if narrow {
+        return;
     }
     let clock = if release {
         w.clock.clone()
@@ -262,11 +275,37 @@ pub fn release(cta: &mut Cta, w: &mut Warp, address: u64, release: bool) {
     w.clock[w.index] = cta.shared.tick();
 }
 
+/// Addresses whose relaxed loads wait for a fence; what exceeds them is taken to be acquired at once.
+const MAX_SEEN: usize = 16;
+
+/// What a strong read learns from those who wrote there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Learns {
+    /// All that they released.
+    Now,
+    /// The same, but not before this warp's next fence: `ld.relaxed`.
+    AtAFence,
+    /// What its own CTA released: `.cta`.
+    OfItsCta,
+}
+
 /// A strong read or an atomic of global memory has happened at `address`.
-pub fn acquire(cta: &mut Cta, w: &mut Warp, address: u64) {
-    if cta.fences > 0 {
+pub fn acquire(cta: &mut Cta, w: &mut Warp, address: u64, learns: Learns) {
+    cta.spoke = true;
+    if cta.fences > 0 || learns == Learns::OfItsCta {
         synchronise(cta, w, address, true, false);
     }
+    match learns {
+        Learns::Now => learn(cta, w, address),
+        Learns::OfItsCta => {}
+        Learns::AtAFence if w.seen.contains(&address) => {}
+        Learns::AtAFence if w.seen.len() < MAX_SEEN => w.seen.push(address),
+        Learns::AtAFence => learn(cta, w, address),
+    }
+}
+
+/// Takes over what others released at the address.
+fn learn(cta: &mut Cta, w: &mut Warp, address: u64) {
     let found: Option<Arc<_>> = cta.m.global.releases.acquire(address, &mut cta.known, w.index, &w.clock);
     if let Some(own) = found.as_ref().and_then(|r| r.of(cta.linear)) {
         for (mine, theirs) in w.clock.iter_mut().zip(own) {

@@ -19,6 +19,7 @@ mod local_access;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod nearly;
 mod print;
 pub mod rare;
 mod region;
@@ -144,6 +145,7 @@ fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> 
                 Class::Memory => {
                     if m != 0 {
                         memory_step::<WIDE>(cta, w, i, pc, m);
+                        w.yielded |= cta.spoke && cta.put_aside();
                         if w.yielded && cta.fault.is_none() {
                             // What is polled for may come from other lanes of this warp.
                             let most = w.groups.iter().map(|g| g.penalty).max().unwrap_or(0);

@@ -9,6 +9,7 @@ use crate::cta::Cta;
 use crate::exec::memory::{
     bad_access, fill, in_flight, note_place, put, put_defined, put_undefined, race, synchronise, undefined_bytes,
 };
+use crate::exec::nearly::{self, Apart, lanes_apart};
 use crate::exec::rare::lanes_of;
 use crate::exec::traffic;
 use crate::exec::turn::turn_words;
@@ -294,26 +295,26 @@ fn same_byte(cta: &mut Cta, w: &Warp, op: &MemOp, pc: Pc, m: u32, t: &[u32; 32],
     if !twice {
         return;
     }
+    let mut worst: Option<(Apart, usize, usize)> = None;
     for l in lanes_of(m) {
         for k in lanes_of(m & u32::MAX.checked_shl(l as u32 + 1).unwrap_or(0)) {
-            let differ = op.rows.iter().any(|(row, width)| {
-                let wide = *width == Width::W64;
-                let cut = if op.bytes == 8 { u64::MAX } else { (1 << (8 * op.bytes)) - 1 };
-                (w.regs.lane(*row, wide, l) ^ w.regs.lane(*row, wide, k)) & cut != 0
-            });
-            if t[l] == t[k] && differ {
-                let lanes = 1 << l | 1 << k;
-                cta.report(FindingKind::SharedRace, w, pc, None, lanes, false, |machine| {
-                    let place = machine.shared_place(t[l].into(), span as u32);
-                    let object = place.object.clone().unwrap_or_else(|| "shared memory".into());
-                    let text = format!(
-                        "lanes {l} and {k} write different values to byte {} of {object} in one instruction",
-                        place.offset
-                    );
-                    (text, Some(place))
-                });
-                return;
+            if t[l] == t[k] {
+                let apart = lanes_apart(w, op, l, k);
+                if apart > worst.map_or(Apart::Not, |f| f.0) {
+                    worst = Some((apart, l, k));
+                }
             }
         }
+    }
+    let Some((apart, l, k)) = worst else { return };
+    let what = |machine: &crate::machine::Machine| {
+        let place = machine.shared_place(t[l].into(), span as u32);
+        let object = place.object.clone().unwrap_or_else(|| "shared memory".into());
+        (nearly::told(apart, l, k, place.offset, &object), Some(place))
+    };
+    let lanes = 1 << l | 1 << k;
+    match apart {
+        Apart::Values => cta.report(FindingKind::SharedRace, w, pc, None, lanes, false, what),
+        _ => cta.note(FindingKind::SharedRace, w, pc, None, lanes, what),
     }
 }

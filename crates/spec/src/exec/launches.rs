@@ -48,7 +48,7 @@ impl Reader<'_> {
     fn launch(&self, item: &Item, named: &dyn Fn(&str) -> Option<ExecArg>) -> Result<ExecLaunch, SpecError> {
         let place = &self.place;
         let table = item.table(place, OWNER)?;
-        table.only(place, OWNER, &["entry", "grid", "block", "cluster", "shared_bytes", "args"])?;
+        table.only(place, OWNER, &["entry", "grid", "block", "cluster", "shared_bytes", "cooperative", "args"])?;
         let entry_item = table.need(place, OWNER, "entry")?;
         let entry = entry_item.text(place, "entry")?.trim();
         if entry.is_empty() || entry.len() > 1024 || entry.chars().any(char::is_control) {
@@ -75,6 +75,13 @@ impl Reader<'_> {
             None => 0,
             Some(item) => self.size(item, "shared_bytes", 0, 1 << 30, SpecCode::InvalidLaunch)?,
         };
+        let cooperative = match table.get("cooperative") {
+            None => true,
+            Some(item) => match &item.value {
+                Value::Bool(b) => *b,
+                _ => return Err(item.expected(place, "cooperative", "true or false")),
+            },
+        };
         let args_item = table.need(place, OWNER, "args")?;
         let items = args_item.array(place, "args")?;
         if items.len() > MAX_ARGS {
@@ -88,6 +95,7 @@ impl Reader<'_> {
             block,
             cluster,
             shared_bytes,
+            cooperative,
             args,
             line: item.line,
             args_line: args_item.line,

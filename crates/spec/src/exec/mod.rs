@@ -126,6 +126,8 @@ pub struct ExecLaunch {
     pub cluster: [u32; 3],
     /// Dynamic shared memory.
     pub shared_bytes: u64,
+    /// A cooperative launch, in which `grid.sync()` works; so it is unless the file says no.
+    pub cooperative: bool,
     pub args: Vec<ExecArg>,
     /// Line of its `[[launch]]`, of its `args` and of its `entry`.
     pub line: u32,

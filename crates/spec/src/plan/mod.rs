@@ -52,6 +52,9 @@ pub struct ResolvedLaunch {
     pub cluster: [u32; 3],
     /// Dynamic shared memory.
     pub shared_bytes: u64,
+    /// CTAs may wait for all others (`grid.sync()`); launch files of `exec` only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cooperative: bool,
     pub args: Vec<ResolvedArg>,
     /// Line of its `[[launch]]`, of its `args` and of its `entry`.
     pub line: u32,

@@ -208,6 +208,7 @@ impl Resolver<'_> {
             block,
             cluster,
             shared_bytes,
+            cooperative: false,
             args: step.args.iter().map(|a| self.arg(a, step.args_line)).collect::<Result<_, _>>()?,
             line: step.line,
             args_line: step.args_line,
