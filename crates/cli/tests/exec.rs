@@ -29,6 +29,20 @@ const RIGHT: &[(&str, &[&str])] = &[
     ("matvec", &["y"]),
     ("triton_add", &["z"]),
     ("clang_dot", &["sum"]),
+    ("grid_sync", &["y"]),
+    ("lookback", &["y"]),
+    ("block_scan", &["y", "tot"]),
+    ("pipeline", &["y"]),
+    ("paged_decode", &["o"]),
+    ("flash", &["O"]),
+    ("clang_flash", &["O"]),
+    ("triton_flash", &["o"]),
+    ("gemm_int8", &["C"]),
+    ("dropout", &["y", "r"]),
+    ("match", &["h"]),
+    ("groups", &["y", "z", "w"]),
+    ("atomics", &["o", "q", "d", "f"]),
+    ("virtual", &["y"]),
 ];
 
 #[test]
@@ -51,6 +65,32 @@ fn teaching_kernels_have_right_values_and_no_findings() {
         let summary = fs::read_to_string(place.path().join("out/summary.json")).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&summary).unwrap(), record, "{name}");
     }
+}
+
+#[test]
+fn sums_that_lanes_rounded_differently_are_a_note() {
+    let place = Place::new();
+    let arguments = ["exec", &fixture("triton_ln.ptx"), "--launch", &fixture("triton_ln.toml"), "--out", "out"];
+    let (code, record) = place.json(&arguments);
+    assert_eq!(
+        (code, &record["verdict"], &record["outputs"]["o"]["ok"]),
+        (0, &"passed".into(), &true.into()),
+        "{record:#}"
+    );
+    for f in record["findings"].as_array().unwrap() {
+        assert_eq!((&f["severity"], &f["code"]), (&"note".into(), &"shared-race".into()), "{f}");
+    }
+}
+
+#[test]
+fn a_grid_waits_for_itself_in_a_cooperative_launch_only() {
+    let place = Place::new();
+    let launch = fs::read_to_string(fixture("grid_sync.toml")).unwrap();
+    let launch = launch.replace("[[launch]]\n", "[[launch]]\ncooperative = false\n");
+    fs::write(place.path().join("launch.toml"), launch.replace("data/", &fixture("data/"))).unwrap();
+    let (code, record) = place.json(&["exec", &fixture("grid_sync.ptx"), "--launch", "launch.toml"]);
+    assert_eq!((code, &record["verdict"]), (1, &"faulted".into()), "{record:#}");
+    assert_eq!(record["finding"]["code"], "trap", "{record:#}");
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub enum Progress {
     Done,
     /// It can go on, but only polls: others should run.
     Stalled,
+    /// It can go on, but an adversarial schedule has others go first, for so many turns.
+    Aside(u32),
 }
 
 /// Why a CTA cannot go on.
@@ -120,6 +122,8 @@ pub struct Cta<'m> {
     pub fences: u64,
     /// What strong reads of global memory have acquired.
     pub known: Vec<Known>,
+    /// What was seen of writes that no fence parts from those before them.
+    pub seen: Vec<Known>,
     /// An atomic or a strong access of global memory has been made since [`Cta::put_aside`] was asked.
     pub spoke: bool,
     parked: bool,
@@ -168,6 +172,7 @@ impl<'m> Cta<'m> {
             sync_clocks: HashMap::new(),
             fences: 0,
             known: Vec::new(),
+            seen: Vec::new(),
             spoke: false,
             parked: false,
             parks: 0,
@@ -202,6 +207,7 @@ impl<'m> Cta<'m> {
     fn rounds(&mut self, order: &[usize], warps: &mut [Warp]) -> Progress {
         let mut granted = 0;
         let mut stalled = false;
+        let mut aside = false;
         loop {
             let mut ran = false;
             let (mut waiting, mut polls, events, released) = (true, 0, self.events, self.released);
@@ -236,7 +242,7 @@ impl<'m> Cta<'m> {
                 break;
             }
             if std::mem::take(&mut self.parked) {
-                stalled = true;
+                aside = true;
                 break;
             }
             let quiet = waiting && events == self.events;
@@ -260,7 +266,11 @@ impl<'m> Cta<'m> {
             }
         }
         self.m.return_budget(granted);
-        if stalled { Progress::Stalled } else { Progress::Done }
+        match (aside, stalled) {
+            (true, _) => Progress::Aside(self.parks),
+            (false, true) => Progress::Stalled,
+            (false, false) => Progress::Done,
+        }
     }
 
     /// An instruction that other CTAs may see has been executed. Adversarial schedules put the CTA aside after some of them, so that
@@ -308,6 +318,7 @@ impl<'m> Cta<'m> {
         self.sync_clocks.clear();
         self.fences = 0;
         self.known.clear();
+        self.seen.clear();
         (self.spoke, self.parked, self.parks, self.chances) = (false, false, 0, 0);
         let before = self.shared.reset(m.shared_bytes as usize, m.warps);
         if !self.detects {
@@ -330,6 +341,7 @@ impl<'m> Cta<'m> {
             w.clock[w.index] = first;
             w.fenced.clear();
             w.seen.clear();
+            w.told.set(false);
             w.plain_since_fence.set(false);
             w.committed = [0; 32];
             w.frames.clear();

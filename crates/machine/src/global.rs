@@ -11,7 +11,7 @@
 //!
 //! A relaxed load (`ld.relaxed`) hands on what was released only with the next fence; `.cta` hands nothing to other CTAs.
 //! Limits: volatile loads and atomics acquire without a fence, as much code in the field relies on; strong accesses are no race with each
-//! other, so data that is itself volatile hides a missing fence; three cells forget readers; buffers
+//! other, but where a reader has seen a later write of the writer's warp that no fence parts from what it reads; three cells forget readers; buffers
 //! over 256 MiB, grids of more than 2^27 CTAs and more than 16 million (warp, interval, instruction)s are not looked at; with
 //! several host threads, which of two racing CTAs comes first is as undecided as on hardware, so a finding's counts may differ.
 
@@ -43,6 +43,8 @@ pub struct GlobalShadow {
     records: Vec<OnceLock<Box<[AtomicU64]>>>,
     next_chunk: AtomicU32,
     pub releases: Releases,
+    /// What would be released if only there were a fence: see [`GlobalShadow::stale`].
+    pub unfenced: Releases,
 }
 
 #[derive(Debug)]
@@ -116,6 +118,7 @@ impl GlobalShadow {
             records: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             next_chunk: AtomicU32::new(0),
             releases: Releases::default(),
+            unfenced: Releases::default(),
         }
     }
 
@@ -210,6 +213,30 @@ impl GlobalShadow {
             }
         }
         found
+    }
+
+    /// A strong read of what a strong write of another CTA left, where the reader has since seen a later write of that CTA at another
+    /// address: data and its flag, or a partial sum and its ticket, but no fence between the two writes. What is read may be older.
+    #[cold]
+    pub fn stale(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent, seen: &[Known]) -> Option<Clash> {
+        let cells = self.cells(slot, bytes)?;
+        let base = crate::memory::address_of(slot as u32);
+        (at / 4..(at + len).div_ceil(4)).find_map(|word| {
+            let cell = cells.writes[word].load(Relaxed);
+            let other = cell != 0 && cell & STRONG != 0 && cell >> MASK & 15 & byte_mask(at, len, word) != 0;
+            let cta = (cell >> AGENT).wrapping_sub(1) >> 5;
+            if !other || cta == me.cta || self.ordered(cell, me) {
+                return None;
+            }
+            let here = granule(base + 4 * word as u64);
+            let warp = (((cell >> AGENT) - 1) & 31) as usize;
+            let stamp = self.resolve(cell).0;
+            let told = seen
+                .iter()
+                .filter(|k| k.address != here && (k.by == me.warp || me.clock[k.by] >= k.since))
+                .any(|k| k.what.of(cta).is_some_and(|c| c.get(warp).is_some_and(|s| *s >= stamp)));
+            told.then(|| self.clash(cell, word, true))
+        })
     }
 
     /// What a write of a range would clash with: writes, then reads.

@@ -86,7 +86,8 @@ fn prepare(program: &Program, memory: &mut Memory, launch: &Launch, options: &Op
     let addresses = variable_addresses(program, memory, &layout);
     let buffers = memory.buffers.len();
     // As cooperative groups expect it: its size, and the barrier of the grid.
-    let workspace = options.cooperative.then(|| memory.push_fixed("grid workspace", "global", &[8, 0, 0, 0, 0, 0, 0, 0]));
+    let workspace =
+        options.cooperative.then(|| memory.push_fixed("grid workspace", "global", &[8, 0, 0, 0, 0, 0, 0, 0]));
     let param = memory.push_fixed("parameters", "param", &params);
     let param_address = address_of(param.0);
     let mut fills: Vec<Vec<(RowId, Fill)>> = Vec::new();

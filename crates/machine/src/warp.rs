@@ -73,6 +73,8 @@ pub struct Warp {
     pub clock: Vec<u32>,
     /// What of it is covered by fences of GPU scope: strong writes release it. Empty before the first.
     pub fenced: Vec<u32>,
+    /// Whether it has made a strong store of global memory.
+    pub told: std::cell::Cell<bool>,
     /// Addresses of relaxed loads since its last fence.
     pub seen: Vec<u64>,
     /// A plain write of global memory since this warp's own last fence.
@@ -102,6 +104,7 @@ impl Warp {
             clock: Vec::new(),
             fenced: Vec::new(),
             seen: Vec::new(),
+            told: std::cell::Cell::new(false),
             plain_since_fence: Cell::new(false),
             committed: [0; 32],
             pause: Pause::Turn,

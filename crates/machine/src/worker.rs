@@ -33,6 +33,8 @@ const GONE: u64 = u64::MAX;
 struct Resident<'m> {
     cta: Cta<'m>,
     warps: Vec<Warp>,
+    /// Turns that it lets pass.
+    aside: u32,
 }
 
 /// Runs CTAs until none is left.
@@ -44,7 +46,8 @@ pub(crate) fn work(machine: &Machine, thread: usize, ctas: u64, next: &AtomicU64
     loop {
         let rank = if w.waiting.len() < most { next.fetch_add(1, Relaxed) } else { u64::MAX };
         if rank < ctas && rank <= machine.stop_at.load(Relaxed) {
-            let mut r = w.free.pop().unwrap_or_else(|| Resident { cta: Cta::new(machine), warps: Vec::new() });
+            let mut r =
+                w.free.pop().unwrap_or_else(|| Resident { cta: Cta::new(machine), warps: Vec::new(), aside: 0 });
             r.cta.start(rank, number(rank, ctas, machine.options.schedule_seed), &mut r.warps);
             w.run(r);
             started += 1;
@@ -117,6 +120,10 @@ impl<'m> Worker<'m> {
     fn run(&mut self, mut r: Resident<'m>) {
         match r.cta.resume(&mut r.warps) {
             Progress::Stalled => self.waiting.push_back(r),
+            Progress::Aside(turns) => {
+                r.aside = turns;
+                self.waiting.push_back(r);
+            }
             Progress::Done => self.done(r),
         }
     }
@@ -141,13 +148,21 @@ impl<'m> Worker<'m> {
         let mut vain = 0;
         while !self.waiting.is_empty() {
             let (before, count) = (m.progress.load(Acquire), self.waiting.len());
+            let mut passed = false;
             for _ in 0..count {
-                if let Some(r) = self.waiting.pop_front() {
-                    self.run(r);
+                match self.waiting.pop_front() {
+                    // While there are others to start, or that poll.
+                    Some(mut r) if r.aside > 0 && (more || count > 1) => {
+                        r.aside -= 1;
+                        self.waiting.push_back(r);
+                        passed = true;
+                    }
+                    Some(r) => self.run(r),
+                    None => {}
                 }
             }
             let done = self.waiting.len() < count;
-            vain = if done || m.progress.load(Acquire) != before { 0 } else { vain + 1 };
+            vain = if done || passed || m.progress.load(Acquire) != before { 0 } else { vain + 1 };
             if vain > VAIN_ROUNDS {
                 // Nothing has changed since `before`, as far as this thread's CTAs can see: is it so for all?
                 m.vain_at[self.thread].store(before, Release);

@@ -32,7 +32,16 @@ pub(crate) fn cache_words(m: &mut Mods) -> bool {
 }
 
 fn access(m: &mut Mods) -> Access {
-    let mut a = Access { space: "generic", strong: false, acquire: false, release: false, narrow: false, relaxed: false, count: 1, hint: false };
+    let mut a = Access {
+        space: "generic",
+        strong: false,
+        acquire: false,
+        release: false,
+        narrow: false,
+        relaxed: false,
+        count: 1,
+        hint: false,
+    };
     a.hint = cache_words(m);
     for (word, acquire, release) in [
         ("volatile", false, false),
@@ -179,19 +188,18 @@ impl Decoder<'_> {
             return Err("element type".into());
         }
         let mut instr = Instr::new(op);
-        let side =
-            MemOp {
-                area,
-                address,
-                bytes,
-                rows,
-                extend,
-                strong: a.strong,
-                acquire: a.acquire,
-                release: a.release,
-                narrow: a.narrow,
-                relaxed: a.relaxed,
-            };
+        let side = MemOp {
+            area,
+            address,
+            bytes,
+            rows,
+            extend,
+            strong: a.strong,
+            acquire: a.acquire,
+            release: a.release,
+            narrow: a.narrow,
+            relaxed: a.relaxed,
+        };
         instr.side = push(&mut self.sides.mems, side);
         Ok(instr)
     }

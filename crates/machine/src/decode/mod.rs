@@ -510,7 +510,8 @@ impl Decoder<'_> {
             }
             // Of the driver and of performance monitors: nothing is said of them, and they read as zero. Clusters are of one CTA.
             Operand::Special(name)
-                if name.starts_with("envreg") || name.starts_with("pm") || name == "is_explicit_cluster" =>
+                if special(name).is_none()
+                    && (name.starts_with("envreg") || name.starts_with("pm") || name == "is_explicit_cluster") =>
             {
                 Ok(ZERO)
             }

@@ -229,6 +229,7 @@ fn release(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32], op: &MemOp) {
     for l in lanes_of(m) {
         if last != Some(at[l]) {
             global_races::release(cta, w, at[l], op.release, op.narrow);
+            w.told.set(true);
             last = Some(at[l]);
         }
     }

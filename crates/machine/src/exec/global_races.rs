@@ -66,6 +66,12 @@ pub fn read(cta: &mut Cta, w: &Warp, pc: Pc, b: &Buffer, lanes: Lanes, strong: b
     });
     if let Some(clash) = found {
         report(cta, w, pc, lanes, clash, false, Severity::Error);
+    } else if strong && !cta.seen.is_empty() {
+        let mut found = None;
+        lanes.each(|at, len| found = found.or_else(|| shadow.stale(lanes.slot, b.bytes, at, len, &me, &cta.seen)));
+        if let Some(clash) = found {
+            report(cta, w, pc, lanes, clash, false, Severity::Error);
+        }
     }
 }
 
@@ -260,6 +266,11 @@ pub fn release(cta: &mut Cta, w: &mut Warp, address: u64, release: bool, narrow:
     let clock = if release {
         w.clock.clone()
     } else if w.fenced.is_empty() {
+        if w.told.get() && cta.linear <= MAX_CTA {
+            let me = Agent { known: &cta.seen, ..agent(cta, w, 0, true) };
+            cta.m.global.unfenced.publish(address, &me, w.clock.clone());
+            w.clock[w.index] = cta.shared.tick();
+        }
         return;
     } else {
         let mut clock = w.fenced.clone();
@@ -295,6 +306,7 @@ pub fn acquire(cta: &mut Cta, w: &mut Warp, address: u64, learns: Learns) {
     if cta.fences > 0 || learns == Learns::OfItsCta {
         synchronise(cta, w, address, true, false);
     }
+    let _ = cta.m.global.unfenced.acquire(address, &mut cta.seen, w.index, &w.clock);
     match learns {
         Learns::Now => learn(cta, w, address),
         Learns::OfItsCta => {}
