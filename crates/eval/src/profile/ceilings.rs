@@ -183,6 +183,7 @@ fn run(backend: &dyn Backend, device: &Subject, kernel: &Kernel) -> Result<Resul
         block: [kernel.threads, 1, 1],
         cluster: [1, 1, 1],
         shared_bytes: 0,
+        cooperative: false,
         args,
         line: 1,
         args_line: 1,
