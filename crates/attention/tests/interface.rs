@@ -123,3 +123,28 @@ fn the_header_is_fresh() {
         assert!(c_names.len() >= 10);
     }
 }
+
+/// A C compiler takes the header, and lays its structs out as Rust does. Where there is no compiler, nothing is said.
+#[test]
+fn a_c_compiler_takes_the_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("use.c");
+    let program = "#include <warpsmith_attention.h>\n#include <warpsmith_attention.h>\n#include <stddef.h>\n\
+        #define SAME(name, condition) typedef char name[(condition) ? 1 : -1]\n\
+        SAME(problem, sizeof(ws_attention_problem) == 152);\n\
+        SAME(strides, offsetof(ws_attention_problem, strides) == 40);\n\
+        SAME(scales, offsetof(ws_attention_problem, scale_strides) == 112);\n\
+        SAME(pointers, sizeof(ws_attention_pointers) == 80);\n\
+        int use(ws_attention_problem *p) { return ws_attention_dense(1, 8, 8, 512, 512, 64, p); }\n";
+    std::fs::write(&path, program).unwrap();
+    let header = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+    let compiled = std::process::Command::new("cc")
+        .args(["-std=c99", "-pedantic", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", header])
+        .arg(&path)
+        .output();
+    match compiled {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => panic!("{e}"),
+    }
+}

@@ -226,12 +226,18 @@ pub struct CheckArgs {
     /// Layouts of the scales: tensor, head, block
     #[arg(long, value_delimiter = ',')]
     pub scales: Vec<String>,
-    /// Distributions of the inputs: needles (the default), normal, outliers, peaked, shifted, constant, zeros
+    /// Distributions of the inputs: needles (the default), normal, outliers, peaked, shifted, constant, equal, zeros
     #[arg(long, value_delimiter = ',')]
     pub dist: Vec<String>,
     /// Masks: none, causal; both where the kernel takes `causal`
     #[arg(long, value_delimiter = ',')]
     pub mask: Vec<String>,
+    /// Where tokens lie, for tasks that have more than one: dense, tokens, lengths, paged, ragged; all that the kernel takes if not given
+    #[arg(long, value_delimiter = ',')]
+    pub layout: Vec<String>,
+    /// Formats of the output, for tasks that have more than one: bf16, f16, e4m3; the kernel's first if not given
+    #[arg(long, value_delimiter = ',')]
+    pub out_format: Vec<String>,
     /// auto, gpu, cpu, or fake:FILE. `check` runs on the PTX machine on the CPU unless a GPU is asked for, `bench` on the GPU; fake:FILE
     /// replays times from a file, for tests (docs/fake-backend.md)
     #[arg(long, default_value = "auto", value_name = "BACKEND")]

@@ -5,8 +5,8 @@
 
 use crate::error_map::{error_map, sha256};
 use crate::finding::Code;
-use crate::metrics::{Relative, elementwise, relative};
-use crate::oracle::{Expected, Limits};
+use crate::metrics::{Relative, elementwise};
+use crate::oracle::{Expected, Kind, Limits};
 use crate::values::{coordinates, decode_one};
 use warpsmith_spec::record::{CheckRecord, FindingRecord, LimitedErrors, WorstElement};
 
@@ -14,12 +14,18 @@ use warpsmith_spec::record::{CheckRecord, FindingRecord, LimitedErrors, WorstEle
 pub fn check(expected: &Expected, limits: &Limits, bytes: &[u8]) -> (CheckRecord, Vec<FindingRecord>) {
     let got = judged(expected, bytes);
     let want = &expected.kernel;
-    let kernel = relative(&got, want, expected.width);
+    let kernel = expected.kind.errors(&got, want, expected.width);
     let end_to_end = match &expected.end_to_end {
-        Some(want) => relative(&got, want, expected.width),
+        Some(want) => expected.kind.errors(&got, want, expected.width),
         None => kernel,
     };
-    let e = elementwise(&got, want);
+    let e = match expected.kind {
+        Kind::Values { .. } => elementwise(&got, want),
+        Kind::Logarithms => {
+            let (got, want) = without_agreed_infinities(&got, want);
+            elementwise(&got, &want)
+        }
+    };
     let worst_index = expected.spec.index(expected.element(e.worst));
     let (worst_got, worst_want) = (got.get(e.worst).copied(), want.get(e.worst).copied());
     let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
@@ -61,6 +67,10 @@ pub fn check(expected: &Expected, limits: &Limits, bytes: &[u8]) -> (CheckRecord
         add(Code::NonFiniteOutput, message, None, Some(e.nan + e.inf));
     }
     let (got, want) = (worst_got.unwrap_or(0.0), worst_want.unwrap_or(0.0));
+    let words = match expected.kind {
+        Kind::Values { .. } => ["relative error", "worst row"],
+        Kind::Logarithms => ["root mean square error", "largest"],
+    };
     let quantised = expected.end_to_end.is_some();
     let reference = if quantised { "the reference on the same quantised inputs" } else { "the reference" };
     let judged = [
@@ -70,9 +80,11 @@ pub fn check(expected: &Expected, limits: &Limits, bytes: &[u8]) -> (CheckRecord
     // Whoever misses the first misses the second as a rule: once is enough.
     if let Some((code, found, limit, against)) = judged.into_iter().find(|(_, found, limit, _)| !found.within(*limit)) {
         let message = format!(
-            "{name} is not {against}: relative error {} (limit {}), worst row {} (limit {}); worst element {place} is {got:.5}, expected {want:.5}",
+            "{name} is not {against}: {} {} (limit {}), {} {} (limit {}); worst element {place} is {got:.5}, expected {want:.5}",
+            words[0],
             short(found.frobenius),
             short(limit.frobenius),
+            words[1],
             short(found.worst_row),
             short(limit.worst_row)
         );
@@ -81,14 +93,30 @@ pub fn check(expected: &Expected, limits: &Limits, bytes: &[u8]) -> (CheckRecord
     (record, findings)
 }
 
+/// Logarithms, those left at 0 that are -inf on both sides: no figure speaks of them. What is a number where nothing is wanted errs by
+/// more than any number can.
+fn without_agreed_infinities(got: &[f64], want: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let pair = |(g, w): (&f64, &f64)| match (g.is_finite(), w.is_finite()) {
+        _ if g == w && !w.is_finite() => (0.0, 0.0),
+        (true, false) => (1e150, 0.0),
+        (false, false) => (*g, 0.0),
+        _ => (*g, *w),
+    };
+    got.iter().zip(want).map(pair).unzip()
+}
+
 /// The judged elements as numbers.
 fn judged(expected: &Expected, bytes: &[u8]) -> Vec<f64> {
+    let unit = match expected.kind {
+        Kind::Values { unit } => unit,
+        Kind::Logarithms => 1.0,
+    };
     let size = expected.spec.dtype.bytes() as usize;
     (0..expected.kernel.len())
         .map(|i| {
             let at = expected.element(i) * size;
             // An output shorter than its shape would be a defect of the backend; missing elements count as wrong.
-            bytes.get(at..at + size).map_or(f64::NAN, |b| decode_one(expected.spec.dtype, b))
+            bytes.get(at..at + size).map_or(f64::NAN, |b| unit * decode_one(expected.spec.dtype, b))
         })
         .collect()
 }
@@ -132,6 +160,7 @@ mod tests {
     fn expected() -> Expected {
         Expected {
             spec: OutputSpec { name: "out".into(), dtype: DType::F16, shape: vec![2, 2, 2] },
+            kind: Kind::PLAIN,
             width: 2,
             rows: None,
             kernel: vec![1.0, 2.0, 0.5, -0.5, 3.0, 0.0, 1.0, 1.0],

@@ -5,7 +5,7 @@
 //! Why needles: on normal inputs a kernel that skips the last key at 16,384 keys errs less than an honest FP8 one;
 //! where one query in four looks for one key, it errs nine times the limit.
 
-use crate::attention::Geometry;
+use crate::attention::{Geometry, Sight};
 use rayon::prelude::*;
 use warpsmith_num::philox::Philox4x32;
 use warpsmith_spec::words::Distribution;
@@ -19,6 +19,8 @@ enum Purpose {
     Shift,
     Needles,
     Constant,
+    Lengths,
+    Pages,
 }
 
 /// Draws values and indices, each named by what it is for.
@@ -54,7 +56,7 @@ impl Source {
     pub fn tensor(&self, distribution: Distribution, name: &str, n: usize) -> Vec<f32> {
         match distribution {
             Distribution::Zeros => vec![0.0; n],
-            Distribution::Constant => vec![self.constant(name); n],
+            Distribution::Constant | Distribution::Equal => vec![self.constant(name); n],
             _ => {
                 let mut x = self.normal(name, n);
                 if distribution == Distribution::Outliers {
@@ -87,18 +89,26 @@ impl Source {
 
     /// q, k, v of attention.
     pub fn attention(&self, distribution: Distribution, g: Geometry, causal: bool) -> Drawn {
+        self.attention_of(distribution, g, &Sight::full(causal))
+    }
+
+    /// The same of sequences with lengths of their own.
+    pub fn attention_of(&self, distribution: Distribution, g: Geometry, sight: &Sight) -> Drawn {
+        let sizes = [("q", g.elements()), ("k", g.elements_k()), ("v", g.elements_k())];
         if matches!(distribution, Distribution::Zeros | Distribution::Constant) {
-            let [q, k, v] = ["q", "k", "v"].map(|name| self.tensor(distribution, name, g.elements()));
+            let [q, k, v] = sizes.map(|(name, n)| self.tensor(distribution, name, n));
             return Drawn { q, k, v, needles: Vec::new() };
         }
-        let [mut q, mut k, mut v] = ["q", "k", "v"].map(|name| self.normal(name, g.elements()));
+        let [mut q, mut k, mut v] = sizes.map(|(name, n)| self.normal(name, n));
         let mut needles = Vec::new();
         match distribution {
             Distribution::Needles => {
                 for head in 0..g.heads {
-                    let placed = self.needles(g, head, causal);
+                    let square = g.heads == g.heads_k && g.seqlen == g.seqlen_k && sight.lengths.is_empty();
+                    let placed =
+                        if square { self.needles(g, head, sight.causal) } else { self.needles_seen(g, head, sight) };
                     for n in &placed {
-                        let from = (head * g.seqlen + n.key as usize) * g.head_dim;
+                        let from = (g.key_head(head) * g.seqlen_k + n.key as usize) * g.head_dim;
                         let to = (head * g.seqlen + n.row as usize) * g.head_dim;
                         for (to, from) in q[to..to + g.head_dim].iter_mut().zip(&k[from..from + g.head_dim]) {
                             *to = 3.0 * from;
@@ -115,25 +125,108 @@ impl Source {
             Distribution::Peaked => q.iter_mut().for_each(|x| *x *= 6.0),
             Distribution::Shifted => {
                 for (name, x, size) in [("k", &mut k, 4.0), ("v", &mut v, 2.0)] {
-                    let shift = normal(self.stream(name, Purpose::Shift), g.heads * g.head_dim);
+                    let shift = normal(self.stream(name, Purpose::Shift), g.heads_k * g.head_dim);
                     for (i, x) in x.iter_mut().enumerate() {
-                        *x += size * shift[i / (g.seqlen * g.head_dim) * g.head_dim + i % g.head_dim];
+                        *x += size * shift[i / (g.seqlen_k * g.head_dim) * g.head_dim + i % g.head_dim];
                     }
                 }
+            }
+            Distribution::Equal => {
+                let head = g.seqlen_k * g.head_dim;
+                for keys in k.chunks_mut(head) {
+                    let (first, rest) = keys.split_at_mut(g.head_dim);
+                    rest.chunks_mut(g.head_dim).for_each(|key| key.copy_from_slice(first));
+                }
+                v.fill(1.0);
             }
             Distribution::Normal | Distribution::Constant | Distribution::Zeros => {}
         }
         Drawn { q, k, v, needles }
     }
 
+    /// One row of every four, and a key that it may see: the last that anybody sees, the first, then the edges of tiles of 16.
+    fn needles_seen(&self, g: Geometry, head: usize, sight: &Sight) -> Vec<Needle> {
+        let mut dice = Dice::of(self.stream("needles", Purpose::Needles), (head as u64) << 40);
+        let s = sight.length(g, head).q;
+        let rows: Vec<u32> = (0..s.div_ceil(4))
+            .map(|i| if 4 * i + 4 >= s { s as u32 - 1 } else { (4 * i + dice.below(4)) as u32 })
+            .collect();
+        let seen = |row: u32| sight.visible(g, head, row as usize) as u32;
+        let most = rows.iter().map(|r| seen(*r)).max().unwrap_or(0);
+        if most == 0 {
+            return Vec::new();
+        }
+        let mut edges: Vec<u32> = (0..most)
+            .step_by(16)
+            .flat_map(|b| [b, (b + 15).min(most - 1)])
+            .filter(|&k| k != 0 && k != most - 1)
+            .collect();
+        dice.shuffle(&mut edges);
+        let mut wanted: Vec<u32> = [most - 1, 0].into_iter().chain(edges).take(rows.len()).collect();
+        wanted.dedup();
+        wanted.sort_unstable_by(|a, b| b.cmp(a));
+        // As under a mask: the last keys choose first among the rows that see them; what a row sees grows with it.
+        let mut free = rows;
+        let mut placed = Vec::with_capacity(free.len());
+        for key in wanted {
+            let from = free.partition_point(|&row| seen(row) <= key);
+            if from < free.len() {
+                let row = free.remove(from + dice.below(free.len() - from));
+                placed.push(Needle { row, key });
+            }
+        }
+        for row in free.into_iter().filter(|r| seen(*r) > 0) {
+            placed.push(Needle { row, key: dice.below(seen(row) as usize) as u32 });
+        }
+        placed.sort();
+        placed
+    }
+
+    /// Lengths of caches of at most `most` keys: a whole one, then others; none at all for the third of three or more.
+    pub fn cache_lengths(&self, sequences: usize, most: usize) -> Vec<usize> {
+        let mut dice = Dice::of(self.stream("cache_seqlens", Purpose::Lengths), 0);
+        (0..sequences)
+            .map(|i| match i {
+                0 => most,
+                2 => 0,
+                _ => 1 + dice.below(most),
+            })
+            .collect()
+    }
+
+    /// Lengths of at most `most` tokens whose sum is `total`, which is at most `sequences * most`; where four or more sequences leave
+    /// room for it, one of them has none.
+    pub fn ragged_lengths(&self, name: &str, sequences: usize, most: usize, total: usize) -> Vec<usize> {
+        let mut dice = Dice::of(self.stream(name, Purpose::Lengths), 0);
+        let mut lengths: Vec<usize> = (0..sequences).map(|_| dice.below(most + 1)).collect();
+        // Which one depends on the tensor: so there are queries without keys, and keys without queries.
+        let none = dice.below(sequences.max(1));
+        let may = |i: usize| sequences < 4 || i != none || total > (sequences - 1) * most;
+        if !may(none) {
+            lengths[none] = 0;
+        }
+        let sum: usize = lengths.iter().sum();
+        let mut excess = sum.saturating_sub(total);
+        let mut missing = total.saturating_sub(sum);
+        for (i, length) in lengths.iter_mut().enumerate() {
+            let more = if may(i) { missing.min(most - *length) } else { 0 };
+            let less = excess.min(*length);
+            *length = *length + more - less;
+            (missing, excess) = (missing - more, excess - less);
+        }
+        lengths
+    }
+
+    /// Numbers below `n` in an order without order.
+    pub fn permutation(&self, n: usize) -> Vec<u32> {
+        let mut found: Vec<u32> = (0..n as u32).collect();
+        Dice::of(self.stream("pages", Purpose::Pages), 0).shuffle(&mut found);
+        found
+    }
+
     /// One row of every four, and the key that it looks for.
     fn needles(&self, g: Geometry, head: usize, causal: bool) -> Vec<Needle> {
-        let mut dice = Dice {
-            stream: self.stream("needles", Purpose::Needles),
-            counter: (head as u64) << 40,
-            left: 0,
-            words: [0; 4],
-        };
+        let mut dice = Dice::of(self.stream("needles", Purpose::Needles), (head as u64) << 40);
         let s = g.seqlen;
         let mut rows: Vec<u32> = (0..s.div_ceil(4)).map(|i| (4 * i + dice.below((s - 4 * i).min(4))) as u32).collect();
         let last = s as u32 - 1;
@@ -217,7 +310,11 @@ pub(crate) struct Dice {
 
 impl Dice {
     pub(crate) fn new(seed: u64, stream: u64) -> Dice {
-        Dice { stream: Philox4x32::new(seed, stream), counter: 0, left: 0, words: [0; 4] }
+        Dice::of(Philox4x32::new(seed, stream), 0)
+    }
+
+    fn of(stream: Philox4x32, counter: u64) -> Dice {
+        Dice { stream, counter, left: 0, words: [0; 4] }
     }
 
     /// A number below `n`, which is at least 1 and below 2^32. Lemire's multiplication; its bias of n / 2^32 does not matter here.
@@ -271,7 +368,7 @@ fn normal(stream: Philox4x32, n: usize) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    const G: Geometry = Geometry { heads: 3, seqlen: 512, head_dim: 16 };
+    const G: Geometry = Geometry::square(3, 512, 16);
 
     #[test]
     fn normal_numbers_are_normal_and_repeat() {
@@ -296,7 +393,7 @@ mod tests {
     fn needles_cover_first_last_and_tile_edges_and_respect_the_mask() {
         for causal in [false, true] {
             for seqlen in [1, 2, 31, 32, 100, 512, 777] {
-                let g = Geometry { seqlen, ..G };
+                let g = Geometry::square(3, seqlen, 16);
                 let drawn = Source::new(7, 0).attention(Distribution::Needles, g, causal);
                 for (head, needles) in drawn.needles.iter().enumerate() {
                     let keys: Vec<u32> = needles.iter().map(|n| n.key).collect();

@@ -113,6 +113,7 @@ mod tests {
         let judged = rows.as_ref().map_or(shape.iter().product::<u64>() as usize / width, Vec::len);
         Expected {
             spec: OutputSpec { name: "out".into(), dtype: DType::F16, shape: shape.to_vec() },
+            kind: crate::oracle::Kind::PLAIN,
             width,
             rows,
             kernel: vec![1.0; judged * width],

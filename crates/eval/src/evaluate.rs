@@ -172,6 +172,7 @@ fn blank(
         distribution: workload.distribution.to_string(),
         scales: workload.scales.to_string(),
         seed: workload.seed,
+        variant: workload.variant.clone(),
         target: target.name.to_string(),
         source_sha256: Some(crate::error_map::sha256(subject.candidate.source.as_bytes())),
         config: setting.config.clone(),

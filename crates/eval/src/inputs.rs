@@ -3,14 +3,15 @@
 //! Inputs are a function of (task, shape, format, scales, distribution, mask, seed) and the run's secret, the same on every
 //! machine. They are made once and shared by all candidates; kernels get copies of the bytes, and are judged from these.
 
-use crate::attention::{Geometry, Operand, Problem, Scales};
+use crate::attention::{Geometry, Operand, Problem, Scales, Sight};
 use crate::draw::{Needle, Source};
 use crate::error::EvalError;
+use crate::places::{Places, Totals};
 use crate::quantise::{Quantised, quantise};
 use crate::values::{OutputSpec, Tensor, decode, encode};
 use warpsmith_spec::formula::Number;
 use warpsmith_spec::task::{ElementType, Role, Task};
-use warpsmith_spec::words::{DType, ScaleLayout};
+use warpsmith_spec::words::{DType, Layout, ScaleLayout};
 use warpsmith_spec::workload::Workload;
 
 /// All that a kernel is given and asked for, with the numbers behind it.
@@ -26,7 +27,7 @@ pub struct Inputs {
 #[derive(Debug, Clone)]
 pub enum Numbers {
     /// The built-in attention: from the codes, and from what was drawn.
-    Attention { quantised: Box<Problem>, unquantised: Box<Problem>, needles: Vec<Vec<Needle>> },
+    Attention { quantised: Box<Problem>, unquantised: Box<Problem>, needles: Vec<Vec<Needle>>, places: Box<Places> },
     /// Any other task: each input exactly decoded, and unquantised where that differs.
     Tensors { quantised: Vec<Tensor>, unquantised: Option<Vec<Tensor>> },
 }
@@ -38,7 +39,7 @@ pub const MAX_ELEMENTS: u64 = 1 << 28;
 pub fn inputs(task: &Task, workload: &Workload, secret: u64) -> Result<Inputs, EvalError> {
     let maker = Maker { task, workload, source: Source::new(workload.seed, secret) };
     let mut total = 0u64;
-    for tensor in &task.tensors {
+    for tensor in task.tensors.iter().filter(|t| task.has_tensor(t, workload)) {
         total = total.saturating_add(maker.shape(tensor)?.iter().product());
     }
     if total > MAX_ELEMENTS {
@@ -65,7 +66,7 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn shape(&self, tensor: &warpsmith_spec::task::Tensor) -> Result<Vec<u64>, EvalError> {
         self.task
-            .tensor_sizes(tensor, &self.workload.symbols, self.workload.scales)
+            .tensor_sizes(tensor, &self.workload.symbols, self.workload)
             .map_err(|why| EvalError::task(&self.task.file, why))
     }
 
@@ -73,12 +74,13 @@ impl Maker<'_> {
         match element {
             ElementType::Fixed(dtype) => dtype,
             ElementType::Format => self.workload.format.dtype(),
+            ElementType::Out => self.workload.variant.out.unwrap_or(DType::F16),
         }
     }
 
     fn outputs(&self) -> Result<Vec<OutputSpec>, EvalError> {
         self.task
-            .outputs()
+            .outputs_of(self.workload)
             .map(|t| Ok(OutputSpec { name: t.name.clone(), dtype: self.dtype(t.element), shape: self.shape(t)? }))
             .collect()
     }
@@ -87,9 +89,9 @@ impl Maker<'_> {
     fn codes(
         &self,
         input: &warpsmith_spec::task::Tensor,
+        shape: Vec<u64>,
         drawn: &[f32],
     ) -> Result<(Tensor, Option<Tensor>, Quantised), EvalError> {
-        let shape = self.shape(input)?;
         let dtype = self.dtype(input.element);
         let Some(scale) = self.task.scales_of(&input.name) else {
             let bytes = encode(dtype, drawn);
@@ -128,26 +130,20 @@ impl Maker<'_> {
                 .filter(|t| t.role == Role::Input)
                 .ok_or_else(|| wrong(&format!("the task has no input `{name}`")))
         };
-        let shape = self.shape(tensor("q")?)?;
-        let [.., s, d] = shape[..] else { return Err(wrong("q has fewer than two dimensions")) };
-        for name in ["k", "v", "out"] {
-            let other = self.task.tensor(name).ok_or_else(|| wrong(&format!("the task has no tensor `{name}`")))?;
-            if self.shape(other)? != shape {
-                return Err(wrong(&format!("{name} has another shape than q")));
-            }
-        }
-        let g = Geometry {
-            heads: shape[..shape.len() - 2].iter().product::<u64>() as usize,
-            seqlen: s as usize,
-            head_dim: d as usize,
-        };
-        let drawn = self.source.attention(self.workload.distribution, g, self.workload.causal);
+        let (g, batch) = self.geometry()?;
+        let places = self.places(g, batch)?;
+        let sight = Sight { causal: self.workload.causal, lengths: places.lengths.clone() };
+        let drawn = self.source.attention_of(self.workload.distribution, g, &sight);
         let softmax_scale = self.softmax_scale()?;
         let mut tensors = Vec::new();
         let mut scale_tensors = Vec::new();
         let mut operands = Vec::new();
         for (name, values) in [("q", &drawn.q), ("k", &drawn.k), ("v", &drawn.v)] {
-            let (codes, scales, q) = self.codes(tensor(name)?, values)?;
+            let tokens = if name == "q" { [g.heads, g.seqlen] } else { [g.heads_k, g.seqlen_k] };
+            let logical = vec![tokens[0] as u64, tokens[1] as u64, g.head_dim as u64];
+            let (mut codes, scales, q) = self.codes(tensor(name)?, logical, values)?;
+            codes.shape = self.shape(tensor(name)?)?;
+            codes.bytes = places.place(codes.dtype, &codes.bytes, &codes.shape, name != "q");
             let layout = match (&scales, self.workload.scales) {
                 (None, _) | (_, ScaleLayout::None) => Scales::One,
                 (_, ScaleLayout::Tensor) => Scales::Tensor(q.scales[0]),
@@ -163,12 +159,24 @@ impl Maker<'_> {
             scale_tensors.extend(scales);
         }
         tensors.extend(scale_tensors);
+        let told = self.task.inputs().filter(|t| self.task.has_tensor(t, self.workload));
+        for input in told.filter(|t| !["q", "k", "v"].contains(&t.name.as_str())) {
+            let shape = self.shape(input)?;
+            let found = places.tensor(&input.name, &shape);
+            let found = found.filter(|t| t.bytes.len() as u64 == 4 * shape.iter().product::<u64>());
+            tensors.push(found.ok_or_else(|| {
+                wrong(&format!(
+                    "it has no input {} of shape {shape:?} in layout {}",
+                    input.name, self.workload.variant.layout
+                ))
+            })?);
+        }
         let order = |t: &Tensor| self.task.tensors.iter().position(|x| x.name == t.name);
         tensors.sort_by_key(order);
         let problem = |operands: Vec<Operand>| -> Result<Problem, EvalError> {
             let [q, k, v] = <[Operand; 3]>::try_from(operands)
                 .map_err(|_| EvalError::Defect("attention has three inputs".into()))?;
-            Ok(Problem { geometry: g, causal: self.workload.causal, softmax_scale, q, k, v })
+            Ok(Problem { geometry: g, sight: sight.clone(), softmax_scale, q, k, v })
         };
         let quantised = problem(operands)?;
         let unquantised = problem(
@@ -181,8 +189,54 @@ impl Maker<'_> {
                 quantised: Box::new(quantised),
                 unquantised: Box::new(unquantised),
                 needles: drawn.needles,
+                places: Box::new(places),
             },
         })
+    }
+
+    /// Sizes of the problem, and how many sequences there are: by the symbols B, Hq, Hkv, Sq, Sk and D, or of q's shape, which all
+    /// tensors then share.
+    fn geometry(&self) -> Result<(Geometry, usize), EvalError> {
+        let wrong = |why: &str| EvalError::task(&self.task.file, format!("the built-in attention: {why}"));
+        let symbol = |name: &str| self.workload.symbols.get(name).map(|n| *n as usize);
+        let symbols = ["B", "Hq", "Hkv", "Sq", "Sk", "D"].map(symbol);
+        if let [Some(b), Some(hq), Some(hkv), Some(sq), Some(sk), Some(d)] = symbols {
+            if hq % hkv != 0 {
+                return Err(wrong(&format!("{hq} query heads are no multiple of {hkv} key heads")));
+            }
+            return Ok((Geometry { heads: b * hq, seqlen: sq, heads_k: b * hkv, seqlen_k: sk, head_dim: d }, b));
+        }
+        let shape_of = |name: &str| {
+            let tensor = self.task.tensor(name).ok_or_else(|| wrong(&format!("the task has no tensor `{name}`")))?;
+            self.shape(tensor)
+        };
+        let shape = shape_of("q")?;
+        let [.., s, d] = shape[..] else { return Err(wrong("q has fewer than two dimensions")) };
+        for name in ["k", "v", "out"] {
+            if shape_of(name)? != shape {
+                return Err(wrong(&format!("{name} has another shape than q")));
+            }
+        }
+        let heads = shape[..shape.len() - 2].iter().product::<u64>() as usize;
+        Ok((Geometry::square(heads, s as usize, d as usize), 1))
+    }
+
+    fn places(&self, g: Geometry, batch: usize) -> Result<Places, EvalError> {
+        let size = |name: &str, at: usize| -> Result<usize, EvalError> {
+            match self.task.tensor(name) {
+                Some(tensor) => Ok(self.shape(tensor)?.get(at).copied().unwrap_or(0) as usize),
+                None => Ok(0),
+            }
+        };
+        let layout = self.workload.variant.layout;
+        let mut totals = Totals::default();
+        match layout {
+            Layout::Ragged => (totals.q, totals.k) = (size("q", 0)?, size("k", 0)?),
+            Layout::Paged => (totals.pages, totals.page_size) = (size("k", 0)?, size("k", 1)?),
+            _ => {}
+        }
+        Places::new(&self.source, layout, g, batch, totals)
+            .map_err(|why| EvalError::task(&self.task.file, format!("the built-in attention: {why}")))
     }
 
     /// As the kernel receives it: rounded to f32.
@@ -192,7 +246,7 @@ impl Maker<'_> {
             .task
             .scalar("softmax_scale")
             .ok_or_else(|| wrong("the built-in attention needs the scalar softmax_scale".into()))?;
-        match self.task.scalar_value(scalar, &self.workload.symbols).map_err(wrong)? {
+        match self.task.scalar_value(scalar, &self.workload.symbols, self.workload).map_err(wrong)? {
             Number::Real(x) => Ok(x as f32),
             Number::Whole(n) => Ok(n as f32),
             Number::Truth(_) => Err(wrong("softmax_scale is no number".into())),
@@ -201,7 +255,7 @@ impl Maker<'_> {
 
     fn tensors(&self) -> Result<Inputs, EvalError> {
         let (mut tensors, mut quantised, mut unquantised) = (Vec::new(), Vec::new(), Vec::new());
-        for input in self.task.inputs() {
+        for input in self.task.inputs().filter(|t| self.task.has_tensor(t, self.workload)) {
             let shape = self.shape(input)?;
             let n = shape.iter().product::<u64>() as usize;
             let dtype = self.dtype(input.element);
@@ -213,7 +267,7 @@ impl Maker<'_> {
                     .iter_mut()
                     .for_each(|x| *x = if signed { (*x * 16.0).round() } else { (*x * 16.0).round().abs() });
             }
-            let (codes, scales, q) = self.codes(input, &drawn)?;
+            let (codes, scales, q) = self.codes(input, shape.clone(), &drawn)?;
             let exact: Vec<f32> = match self.workload.scales {
                 _ if scales.is_none() => q.values.clone(),
                 layout => {

@@ -25,6 +25,7 @@ pub mod oracle;
 pub mod oracles;
 pub mod passes;
 pub mod pipeline;
+pub mod places;
 pub mod profile;
 pub mod quantise;
 pub mod reference;

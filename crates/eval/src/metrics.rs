@@ -40,6 +40,21 @@ pub fn relative(got: &[f64], want: &[f64], width: usize) -> Relative {
     Relative { frobenius: ratio(all, norm), worst_row: worst }
 }
 
+/// Absolute errors of logarithms: the root mean square and the largest. What is -inf has to be so, and nothing else may be.
+pub fn logarithmic(got: &[f64], want: &[f64]) -> Relative {
+    let (mut all, mut worst) = (0.0, 0.0f64);
+    for (&g, &w) in got.iter().zip(want) {
+        let error = match (g.is_finite(), w.is_finite()) {
+            (true, true) => (g - w).abs().min(1e150),
+            _ if g == w => 0.0,
+            _ => 1e150,
+        };
+        all += error * error;
+        worst = worst.max(error);
+    }
+    Relative { frobenius: (all / want.len().max(1) as f64).sqrt(), worst_row: worst }
+}
+
 /// Square root of a quotient of squares. Nothing over nothing is no error; something over nothing is beyond any limit.
 fn ratio(error: f64, size: f64) -> f64 {
     if error == 0.0 { 0.0 } else { (error.sqrt() / size.sqrt().max(1e-300)).min(1e300) }
@@ -144,6 +159,16 @@ mod tests {
         assert_eq!((e.nan, e.inf, e.worst, e.max_abs), (1, 1, 0, 1.0));
         assert!((e.pct_bad - 200.0 / 3.0).abs() < 1e-9 && e.cosine.is_finite());
         assert!(relative(&[f64::NAN], &[1.0], 1).frobenius == 1.0);
+    }
+
+    #[test]
+    fn logarithms_of_nothing_are_minus_infinity_on_both_sides() {
+        const NONE: f64 = f64::NEG_INFINITY;
+        assert_eq!(logarithmic(&[NONE, 2.0], &[NONE, 2.0]), Relative { frobenius: 0.0, worst_row: 0.0 });
+        for (got, want) in [(NONE, 2.0), (0.0, NONE), (f64::NAN, 2.0), (f64::INFINITY, NONE), (f64::NAN, NONE)] {
+            assert!(logarithmic(&[got], &[want]).worst_row > 1e100, "{got} for {want}");
+        }
+        assert!((logarithmic(&[1.0, 3.0], &[1.0, 2.5]).frobenius - 0.125f64.sqrt()).abs() < 1e-15);
     }
 
     #[test]

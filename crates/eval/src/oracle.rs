@@ -4,32 +4,57 @@
 //! Large shapes are judged on secretly chosen rows. Limits depend on the target too, because the honest kernel accumulates as
 //! the target's tensor core does.
 
-use crate::attention::{Accumulation, Problem, RowSet, Style, attention, honest};
+use crate::attention::{Accumulation, Problem, RowSet, Style, attention_lse, honest_lse};
 use crate::error::EvalError;
 use crate::inputs::{Inputs, Numbers, inputs};
-use crate::metrics::{Relative, end_to_end_limit, relative};
+use crate::metrics::{Relative, end_to_end_limit, logarithmic, relative};
+use crate::places::Places;
 use crate::reference::{self, Question};
 use crate::rows;
-use crate::values::OutputSpec;
+use crate::values::{OutputSpec, decode, encode};
 use std::collections::HashMap;
 use std::sync::Mutex;
+use warpsmith_spec::formula::Number;
 use warpsmith_spec::protocol::Header;
 use warpsmith_spec::task::{Base, Reference, Task};
-use warpsmith_spec::words::{Format, Precision};
+use warpsmith_spec::words::{DType, Format, Precision};
 use warpsmith_spec::workload::Workload;
 
 /// One output's references.
 #[derive(Debug, Clone)]
 pub struct Expected {
     pub spec: OutputSpec,
+    pub kind: Kind,
     /// Numbers in a row.
     pub width: usize,
-    /// Which rows are judged, in ascending order; None: all.
+    /// Which rows are judged, in the order of the references; None: all, in their own.
     pub rows: Option<Vec<u64>>,
     /// From the quantised inputs, judged rows only.
     pub kernel: Vec<f64>,
     /// From the unquantised inputs; None where they are the same numbers.
     pub end_to_end: Option<Vec<f64>>,
+}
+
+/// What the numbers of an output are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// A stored number times this is the value: 1, but where the output has a scale.
+    Values { unit: f64 },
+    /// Logarithms of sums, -inf where there is nothing to sum. Their absolute error is the sum's relative one, so that is judged:
+    /// its root mean square and its largest.
+    Logarithms,
+}
+
+impl Kind {
+    pub const PLAIN: Kind = Kind::Values { unit: 1.0 };
+
+    /// The two figures that limits are set on.
+    pub fn errors(self, got: &[f64], want: &[f64], width: usize) -> Relative {
+        match self {
+            Kind::Values { .. } => relative(got, want, width),
+            Kind::Logarithms => logarithmic(got, want),
+        }
+    }
 }
 
 impl Expected {
@@ -65,7 +90,10 @@ pub struct Oracle {
     pub inputs: Inputs,
     pub outputs: Vec<Expected>,
     judged: RowSet,
-    bases: Mutex<HashMap<(Precision, Accumulation), Relative>>,
+    /// The format of outputs is an axis of the workload.
+    rounded: bool,
+    /// One for each output.
+    bases: Mutex<HashMap<(Precision, Accumulation), Vec<Relative>>>,
 }
 
 /// What decides inputs and judged rows besides the workload.
@@ -82,9 +110,11 @@ impl Oracle {
         let inputs = inputs(task, workload, secrets.inputs)?;
         let mut judged = RowSet { heads: Vec::new(), all: 0 };
         let outputs = match (&inputs.numbers, &task.reference) {
-            (Numbers::Attention { quantised, unquantised, needles }, _) => {
-                judged = rows::judged(quantised.geometry, needles, rows::ORACLE_WORK, secrets.rows);
-                attention_outputs(&inputs, quantised, unquantised, &judged)?
+            (Numbers::Attention { quantised, unquantised, needles, places }, _) => {
+                let (g, sight) = (quantised.geometry, &quantised.sight);
+                judged = rows::judged_of(g, sight, needles, rows::ORACLE_WORK, secrets.rows);
+                let unit = out_scale(task, workload)?;
+                attention_outputs(&inputs, [quantised, unquantised], places, &judged, unit)?
             }
             (Numbers::Tensors { .. }, Reference::Script { source, .. }) => {
                 script_outputs(task, workload, &inputs, source)?
@@ -93,7 +123,8 @@ impl Oracle {
                 return Err(EvalError::task(&task.file, format!("there is no built-in reference `{name}`")));
             }
         };
-        Ok(Oracle { inputs, outputs, judged, bases: Mutex::default() })
+        let rounded = workload.variant.out.is_some();
+        Ok(Oracle { inputs, outputs, judged, rounded, bases: Mutex::default() })
     }
 
     /// The limits of an output for a target and the precision that the candidate asks for.
@@ -113,10 +144,26 @@ impl Oracle {
                 self.base(expected, precision, accumulation(target, format, precision, *fold))
             }
         };
-        let (frobenius, worst_row) = task.tolerance.limits(base.frobenius, base.worst_row);
-        let kernel = Relative { frobenius, worst_row };
+        let kernel = match expected.kind {
+            Kind::Values { .. } => {
+                let (frobenius, worst_row) = task.tolerance.limits(base.frobenius, base.worst_row);
+                Relative { frobenius, worst_row }
+            }
+            Kind::Logarithms => {
+                let (frobenius, worst_row) = task.tolerance.log_limits(base.frobenius, base.worst_row);
+                Relative { frobenius, worst_row }
+            }
+        };
         let end_to_end = match &expected.end_to_end {
             None => kernel,
+            // Absolute errors add up.
+            Some(want) if expected.kind == Kind::Logarithms => {
+                let exact = logarithmic(&expected.kernel, want);
+                Relative {
+                    frobenius: exact.frobenius + kernel.frobenius,
+                    worst_row: exact.worst_row + kernel.worst_row,
+                }
+            }
             Some(want) => end_to_end_limit(&expected.kernel, want, expected.width, kernel),
         };
         Limits { kernel, end_to_end }
@@ -126,7 +173,10 @@ impl Oracle {
     pub fn bytes(&self) -> usize {
         let tensors: usize = self.inputs.tensors.iter().map(|t| t.bytes.len()).sum();
         let numbers = match &self.inputs.numbers {
-            Numbers::Attention { quantised, .. } => 6 * 4 * quantised.geometry.elements(),
+            Numbers::Attention { quantised, .. } => {
+                let g = quantised.geometry;
+                2 * 4 * (g.elements() + 2 * g.elements_k())
+            }
             Numbers::Tensors { quantised, unquantised } => {
                 quantised.iter().chain(unquantised.iter().flatten()).map(|t| t.bytes.len()).sum()
             }
@@ -156,14 +206,30 @@ impl Oracle {
         let key = (precision, accumulation);
         // The lock is held while it is computed: whoever else wants it would compute the same.
         let mut bases = self.bases.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *bases.entry(key).or_insert_with(|| {
+        let found = bases.entry(key).or_insert_with(|| {
             let style = match precision {
                 Precision::F16 => Style { accumulation, ..Style::f16() },
                 Precision::E4m3 => Style::fp8(accumulation, self.smallest_exponent()),
             };
-            let got: Vec<f64> = honest(quantised, &self.judged, &style).iter().map(|x| *x as f64).collect();
-            relative(&got, &expected.kernel, expected.width)
-        })
+            let (out, lse) = honest_lse(quantised, &self.judged, &style);
+            self.outputs
+                .iter()
+                .map(|e| {
+                    let got: Vec<f64> = match e.kind {
+                        Kind::Logarithms => lse.iter().map(|x| f64::from(*x)).collect(),
+                        // Where the format of outputs is an axis, its rounding is part of what an honest kernel errs.
+                        Kind::Values { unit } if self.rounded => {
+                            let stored: Vec<f32> = out.iter().map(|x| (f64::from(*x) / unit) as f32).collect();
+                            decode(e.spec.dtype, &encode(e.spec.dtype, &stored)).iter().map(|x| x * unit).collect()
+                        }
+                        Kind::Values { .. } => out.iter().map(|x| f64::from(*x)).collect(),
+                    };
+                    e.kind.errors(&got, &e.kernel, e.width)
+                })
+                .collect()
+        });
+        let at = self.outputs.iter().position(|e| e.spec.name == expected.spec.name).unwrap_or(0);
+        found.get(at).copied().unwrap_or(Relative { frobenius: 0.0, worst_row: 0.0 })
     }
 
     fn smallest_exponent(&self) -> i32 {
@@ -182,25 +248,56 @@ fn accumulation(target: &str, format: Format, precision: Precision, fold: u32) -
     }
 }
 
+/// What an e4m3 output is to be multiplied by: the task's scalar `out_scale`, as the kernel receives it.
+fn out_scale(task: &Task, workload: &Workload) -> Result<f64, EvalError> {
+    let Some(scalar) = task.scalar("out_scale").filter(|_| workload.variant.out == Some(DType::E4m3)) else {
+        return Ok(1.0);
+    };
+    match task.scalar_value(scalar, &workload.symbols, workload) {
+        Ok(Number::Real(x)) if x > 0.0 => Ok(f64::from(x as f32)),
+        Ok(other) => Err(EvalError::task(&task.file, format!("out_scale is {other}, which is no scale"))),
+        Err(why) => Err(EvalError::task(&task.file, why)),
+    }
+}
+
+/// The references of `out` and, where it is asked for, of `lse`; `problems` are the quantised and the unquantised one.
 fn attention_outputs(
     inputs: &Inputs,
-    quantised: &Problem,
-    unquantised: &Problem,
+    problems: [&Problem; 2],
+    places: &Places,
     judged: &RowSet,
+    unit: f64,
 ) -> Result<Vec<Expected>, EvalError> {
-    let g = quantised.geometry;
-    let [spec] = &inputs.outputs[..] else {
-        return Err(EvalError::Defect("the built-in attention has one output".into()));
-    };
-    let rows =
-        (judged.len() < judged.all).then(|| judged.iter().map(|(head, row)| (head * g.seqlen + row) as u64).collect());
-    Ok(vec![Expected {
-        spec: spec.clone(),
-        width: g.head_dim,
-        rows,
-        kernel: attention(quantised, judged),
-        end_to_end: Some(attention(unquantised, judged)),
-    }])
+    let g = problems[0].geometry;
+    let [mut kernel, mut end_to_end] = problems.map(|p| attention_lse(p, judged));
+    let mut found = Vec::new();
+    for spec in &inputs.outputs {
+        let (kind, width) = match spec.name.as_str() {
+            "out" => (Kind::Values { unit }, g.head_dim),
+            "lse" => (Kind::Logarithms, 1),
+            other => return Err(EvalError::Defect(format!("the built-in attention has no output {other}"))),
+        };
+        let place = |(head, row)| match kind {
+            Kind::Values { .. } => places.out(head, row),
+            Kind::Logarithms => places.lse(head, row),
+        };
+        let some = judged.len() < judged.all || !places.is_plain();
+        let rows = some.then(|| judged.iter().filter_map(place).map(|r| r as u64).collect());
+        let take = |from: &mut (Vec<f64>, Vec<f64>)| match kind {
+            Kind::Logarithms => std::mem::take(&mut from.1),
+            Kind::Values { .. } => {
+                let mut values = std::mem::take(&mut from.0);
+                if spec.dtype == DType::E4m3 {
+                    // What the format holds at most: beyond it the output saturates, and is right to.
+                    values.iter_mut().for_each(|x| *x = x.clamp(-448.0 * unit, 448.0 * unit));
+                }
+                values
+            }
+        };
+        let (kernel, end_to_end) = (take(&mut kernel), take(&mut end_to_end));
+        found.push(Expected { spec: spec.clone(), kind, width, rows, kernel, end_to_end: Some(end_to_end) });
+    }
+    Ok(found)
 }
 
 fn script_outputs(task: &Task, workload: &Workload, inputs: &Inputs, script: &str) -> Result<Vec<Expected>, EvalError> {
@@ -226,6 +323,7 @@ fn script_outputs(task: &Task, workload: &Workload, inputs: &Inputs, script: &st
         .zip(&inputs.outputs)
         .map(|(kernel, spec)| Expected {
             spec: spec.clone(),
+            kind: Kind::PLAIN,
             width: spec.width(),
             rows: None,
             kernel,

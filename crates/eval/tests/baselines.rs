@@ -37,6 +37,7 @@ fn workload(task: &Task, format: Format, scales: ScaleLayout, mask: Mask) -> Wor
         distributions: vec![Distribution::Normal],
         masks: vec![mask],
         seeds: vec![0],
+        ..WorkloadRequest::default()
     };
     expand_for(task, true, &request).expect("the task has all of it").remove(0)
 }

@@ -5,7 +5,9 @@
 
 use rayon::prelude::*;
 use warpsmith_eval::attention::rounding::Weights;
-use warpsmith_eval::attention::{Accumulation, Geometry, Operand, Problem, RowSet, Scales, Style, attention, honest};
+use warpsmith_eval::attention::{
+    Accumulation, Geometry, Operand, Problem, RowSet, Scales, Sight, Style, attention, honest,
+};
 use warpsmith_eval::draw::Source;
 use warpsmith_eval::metrics::{Relative, relative};
 use warpsmith_eval::rows;
@@ -36,11 +38,11 @@ impl Case {
         accumulation: Accumulation,
         seed: u64,
     ) -> Case {
-        let geometry = Geometry { heads: 1, seqlen, head_dim };
+        let geometry = Geometry::square(1, seqlen, head_dim);
         let drawn = Source::new(seed, 0).attention(distribution, geometry, causal);
         let problem = Problem {
             geometry,
-            causal,
+            sight: Sight::full(causal),
             softmax_scale: 1.0 / (head_dim as f32).sqrt(),
             q: quantised(&drawn.q),
             k: quantised(&drawn.k),
@@ -202,9 +204,11 @@ fn by_row(c: &Case, f: impl Fn(usize, &[f64]) -> Vec<f64> + Sync) -> Vec<f64> {
     rows.par_iter()
         .flat_map_iter(|&row| {
             let scale = (p.q.scale(0, row) * p.k.scale(0, 0) * p.softmax_scale) as f64;
-            let q = p.q.row(g, 0, row);
-            let scores: Vec<f64> = (0..p.visible(row))
-                .map(|key| p.k.row(g, 0, key).iter().zip(q).map(|(a, b)| a * b).sum::<f32>() as f64 * scale)
+            let q = p.q.row(g.seqlen, g.head_dim, 0, row);
+            let scores: Vec<f64> = (0..p.visible(0, row))
+                .map(|key| {
+                    p.k.row(g.seqlen, g.head_dim, 0, key).iter().zip(q).map(|(a, b)| a * b).sum::<f32>() as f64 * scale
+                })
                 .collect();
             f(row, &scores)
         })
@@ -214,7 +218,7 @@ fn by_row(c: &Case, f: impl Fn(usize, &[f64]) -> Vec<f64> + Sync) -> Vec<f64> {
 fn weighted(c: &Case, g: Geometry, weights: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut out = vec![0.0f64; g.head_dim];
     for (key, w) in weights.enumerate() {
-        for (o, v) in out.iter_mut().zip(c.problem.v.row(g, 0, key)) {
+        for (o, v) in out.iter_mut().zip(c.problem.v.row(g.seqlen, g.head_dim, 0, key)) {
             *o += w * *v as f64;
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use warpsmith_compile::{
     Artifact, BuildKind, CompileFailure, Diagnostic, DiagnosticKind, EntryStats, Request, ToolError, ToolkitId,
 };
-use warpsmith_eval::attention::{Geometry, Operand, Problem, RowSet, Scales, Style, honest};
+use warpsmith_eval::attention::{Geometry, Operand, Problem, RowSet, Scales, Sight, Style, honest};
 use warpsmith_eval::backend::{Job, RunEnd, RunOutcome, Written};
 use warpsmith_eval::finding::{Code, blank};
 use warpsmith_eval::oracle::Secrets;
@@ -88,7 +88,7 @@ impl Backend for FakeKernel {
 
 fn geometry(job: &Job) -> Geometry {
     let shape = &job.outputs[0].shape;
-    Geometry { heads: (shape[0] * shape[1]) as usize, seqlen: shape[2] as usize, head_dim: shape[3] as usize }
+    Geometry::square((shape[0] * shape[1]) as usize, shape[2] as usize, shape[3] as usize)
 }
 
 /// The attention problem as a kernel finds it in its arguments.
@@ -100,7 +100,14 @@ fn problem(job: &Job, change: impl Fn(Problem) -> Problem) -> Problem {
     let operand = |name: &str| Operand { values: values(name), scales: Scales::Head(values(&format!("{name}_scale"))) };
     let geometry = geometry(job);
     let softmax_scale = 1.0 / (geometry.head_dim as f32).sqrt();
-    change(Problem { geometry, causal: false, softmax_scale, q: operand("q"), k: operand("k"), v: operand("v") })
+    change(Problem {
+        geometry,
+        sight: Sight::full(false),
+        softmax_scale,
+        q: operand("q"),
+        k: operand("k"),
+        v: operand("v"),
+    })
 }
 
 fn tasks() -> TaskSet {

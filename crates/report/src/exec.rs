@@ -91,6 +91,7 @@ pub fn exec_as_run(record: &ExecRecord) -> RunRecord {
         distribution: "given".into(),
         scales: "none".into(),
         seed: 0,
+        variant: Default::default(),
         target: record.target.clone(),
         source_sha256: None,
         config: None,

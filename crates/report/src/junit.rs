@@ -61,8 +61,15 @@ fn case(result: &ResultRecord, suite: &str, text: &mut String) {
     };
     let mask = if result.causal { "causal" } else { "no mask" };
     let name = format!(
-        "{} {mask} {} {} {} seed {} {} {}{levers}",
-        result.shape, result.format, result.scales, result.distribution, result.seed, result.target, result.backend
+        "{} {mask} {} {} {} seed {}{} {} {}{levers}",
+        result.shape,
+        result.format,
+        result.scales,
+        result.distribution,
+        result.seed,
+        crate::rows::variant(result),
+        result.target,
+        result.backend
     );
     let file = result.finding.as_ref().and_then(|f| f.file.clone()).unwrap_or_else(|| result.candidate.clone());
     text.push_str(&format!(

@@ -84,6 +84,9 @@ pub fn again(r: &ResultRecord) -> String {
     if r.causal {
         command.push_str(" --mask causal");
     }
+    if let Some(out) = r.variant.out {
+        command.push_str(&format!(" --layout {} --out-format {out}", r.variant.layout));
+    }
     command.push_str(&format!(" --target {}", r.target));
     match &r.config {
         Some(config) => command.push_str(&format!(" --config {}", quoted(config))),

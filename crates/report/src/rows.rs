@@ -68,7 +68,14 @@ fn inputs(result: &ResultRecord) -> String {
     if result.seed != 0 {
         text.push_str(&format!(" seed {}", result.seed));
     }
+    text.push_str(&variant(result));
     text
+}
+
+/// Layout, format of outputs and optional outputs, after a comma; nothing where the task has none.
+pub(crate) fn variant(result: &ResultRecord) -> String {
+    let text = result.variant.to_string();
+    if text.is_empty() { text } else { format!(", {text}") }
 }
 
 /// The output that comes closest to, or exceeds, its limit.

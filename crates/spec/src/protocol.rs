@@ -40,8 +40,8 @@ impl Header {
     pub fn new(task: &Task, workload: &Workload) -> Result<Header, String> {
         let mut inputs = BTreeMap::new();
         let mut outputs = BTreeMap::new();
-        for tensor in &task.tensors {
-            let shape = task.tensor_sizes(tensor, &workload.symbols, workload.scales)?;
+        for tensor in task.tensors.iter().filter(|t| task.has_tensor(t, workload)) {
+            let shape = task.tensor_sizes(tensor, &workload.symbols, workload)?;
             let array = Array { file: format!("{}.npy", tensor.name), shape };
             match tensor.role {
                 Role::Input => inputs.insert(tensor.name.clone(), array),
@@ -51,7 +51,7 @@ impl Header {
         }
         let mut scalars = BTreeMap::new();
         for scalar in &task.scalars {
-            let value = match task.scalar_value(scalar, &workload.symbols)? {
+            let value = match task.scalar_value(scalar, &workload.symbols, workload)? {
                 Number::Whole(n) => n as f64,
                 Number::Real(x) => x,
                 Number::Truth(b) => f64::from(u8::from(b)),

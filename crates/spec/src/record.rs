@@ -271,6 +271,9 @@ pub struct ResultRecord {
     pub distribution: String,
     pub scales: String,
     pub seed: u64,
+    /// Layout, format of outputs and optional outputs, where the task has such.
+    #[serde(default, skip_serializing_if = "crate::workload::Variant::is_plain")]
+    pub variant: crate::workload::Variant,
     pub target: String,
     /// SHA-256 of the candidate's file; the run keeps the text under the candidate's `source/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

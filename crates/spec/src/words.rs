@@ -124,6 +124,41 @@ impl ScaleLayout {
 }
 
 words! {
+    /// Where the tokens of a task with sequences lie, and how a kernel learns of it. Tensors of a task can have a shape for each.
+    Layout, "layout" {
+        /// (B, H, S, D), contiguous.
+        Dense = "dense",
+        /// (B, S, H, D): other strides, the same numbers.
+        Tokens = "tokens",
+        /// Caches of which each sequence uses a part.
+        Lengths = "lengths",
+        /// Caches in pages, found by a table.
+        Paged = "paged",
+        /// Sequences one behind another.
+        Ragged = "ragged",
+    }
+}
+
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout::Dense
+    }
+}
+
+impl Layout {
+    /// The macro that `defines = ["layout"]` gives, `WS_LAYOUT=WS_PAGED`, and its value.
+    pub fn macro_name(self) -> (&'static str, u32) {
+        match self {
+            Layout::Dense => ("WS_DENSE", 1),
+            Layout::Tokens => ("WS_TOKENS", 2),
+            Layout::Lengths => ("WS_LENGTHS", 3),
+            Layout::Paged => ("WS_PAGED", 4),
+            Layout::Ragged => ("WS_RAGGED", 5),
+        }
+    }
+}
+
+words! {
     /// How inputs are drawn.
     Distribution, "distribution" {
         /// Normal, but one query in four is 3 x a secret key: a kernel that leaves out one key fails.
@@ -133,6 +168,8 @@ words! {
         Peaked = "peaked",
         Shifted = "shifted",
         Constant = "constant",
+        /// All keys of a head are the same, every value is one: the output is one, however many keys there are.
+        Equal = "equal",
         Zeros = "zeros",
     }
 }
@@ -166,6 +203,17 @@ words! {
 }
 
 impl DType {
+    /// The value of the macro that `defines = ["out"]` gives, `WS_OUT`: 0 bf16, 1 f16, 2 e4m3, as the attention library numbers
+    /// them; 3 for any other type.
+    pub fn out_kind(self) -> u32 {
+        match self {
+            DType::Bf16 => 0,
+            DType::F16 => 1,
+            DType::E4m3 => 2,
+            _ => 3,
+        }
+    }
+
     /// Bytes of an element.
     pub fn bytes(self) -> u64 {
         match self {

@@ -41,7 +41,7 @@ fn fp8_sdpa_says_what_the_design_says() {
     {
         assert_eq!(t.tensor_sizes(t.scales_of("q").unwrap(), &symbols, layout).unwrap(), want);
     }
-    let scale = t.scalar_value(t.scalar("softmax_scale").unwrap(), &symbols).unwrap();
+    let scale = t.scalar_value(t.scalar("softmax_scale").unwrap(), &symbols, ScaleLayout::Head).unwrap();
     assert_eq!(scale, formula::Number::Real(0.125));
     assert!(
         matches!(&tasks.get("rms_norm").unwrap().reference, Reference::Script { source, .. } if source.contains("numpy"))

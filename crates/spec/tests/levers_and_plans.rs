@@ -249,7 +249,7 @@ fn arguments_have_to_fit_the_entry() {
     let plan = c.resolve(tasks().get("fp8_sdpa").unwrap(), &c.default_setting(), w, sm("sm_89")).unwrap();
     let launch = &plan.launches[0];
     let fit = |bytes: &[usize]| {
-        launch.fits_parameters("mine.cu", &bytes.iter().map(|b| Parameter { bytes: *b }).collect::<Vec<_>>())
+        launch.fits_parameters("mine.cu", &bytes.iter().map(|b| Parameter { bytes: *b, align: *b }).collect::<Vec<_>>())
     };
     assert_eq!(fit(&[8, 8, 8, 8, 8, 8, 8, 4, 4]), Ok(()));
     assert_eq!(fit(&[8, 8, 8, 8, 8, 8, 8, 8, 8]), Ok(()), "a scalar takes the parameter's width");

@@ -133,6 +133,6 @@ fn is_lost(result: &ResultRecord) -> bool {
 fn same(a: &ResultRecord, b: &ResultRecord) -> bool {
     let key =
         |r: &ResultRecord| (r.candidate.clone(), r.shape.clone(), r.causal, r.seed, r.target.clone(), r.config.clone());
-    let inputs = |r: &ResultRecord| (r.format.clone(), r.scales.clone(), r.distribution.clone());
+    let inputs = |r: &ResultRecord| (r.format.clone(), r.scales.clone(), r.distribution.clone(), r.variant.clone());
     key(a) == key(b) && inputs(a) == inputs(b) && a.levers == b.levers
 }

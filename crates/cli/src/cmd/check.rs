@@ -314,6 +314,8 @@ pub(super) fn workload_request(args: &CheckArgs) -> Result<WorkloadRequest, CliE
         scales: words(&args.scales)?,
         distributions: words(&args.dist)?,
         masks: words(&args.mask)?,
+        layouts: words(&args.layout)?,
+        outs: words(&args.out_format)?,
     })
 }
 

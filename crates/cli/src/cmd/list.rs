@@ -45,6 +45,14 @@ fn task_text(task: &Task) -> String {
     }
     let (formats, scales) = (words(&task.formats).join(", "), words(&task.scales).join(", "));
     text.push_str(&format!("    formats {formats}; scales {scales}; masks {}\n", words(&task.masks).join(", ")));
+    if task.layouts.len() > 1 {
+        text.push_str(&format!("    layouts {}\n", words(&task.layouts).join(", ")));
+    }
+    if !task.outs.is_empty() {
+        let optional: Vec<String> =
+            task.outputs().filter(|t| t.optional).map(|t| format!("; optional {}", t.name)).collect();
+        text.push_str(&format!("    outputs in {}{}\n", words(&task.outs).join(", "), optional.concat()));
+    }
     text
 }
 
@@ -53,7 +61,7 @@ fn task_json(task: &Task) -> Value {
     json!({
         "name": task.name, "title": task.title, "symbols": task.symbols, "shapes": shapes, "default_shapes": task.default_shapes,
         "formats": words(&task.formats), "scales": words(&task.scales), "masks": words(&task.masks),
-        "distributions": words(&task.distributions),
+        "distributions": words(&task.distributions), "layouts": words(&task.layouts), "outs": words(&task.outs),
     })
 }
 
@@ -77,6 +85,6 @@ fn kernel_json(entry: &Entry) -> Value {
     let configs: Vec<_> = c.configs.iter().map(|c| c.name.as_str()).collect();
     json!({
         "name": entry.typed, "path": c.name, "task": c.task, "targets": c.targets, "levers": levers, "configs": configs,
-        "formats": words(&c.formats), "scales": words(&c.scales),
+        "formats": words(&c.formats), "scales": words(&c.scales), "layouts": words(&c.layouts), "outs": words(&c.outs),
     })
 }

@@ -112,6 +112,22 @@ pub enum Arg {
         buffer: String,
         map: Box<TensorMapSpec>,
     },
+    /// A struct by value: its bytes in hexadecimal, and addresses of buffers that go into it, 8 bytes each, by their offsets.
+    Struct {
+        bytes: String,
+        buffers: Vec<(u64, String)>,
+    },
+}
+
+impl Arg {
+    /// The buffers that it names.
+    pub(crate) fn buffers(&self) -> Vec<&String> {
+        match self {
+            Arg::Buffer(name) | Arg::TensorMap { buffer: name, .. } => vec![name],
+            Arg::Bytes(_) => Vec::new(),
+            Arg::Struct { buffers, .. } => buffers.iter().map(|(_, name)| name).collect(),
+        }
+    }
 }
 
 /// What the worker answers.

@@ -137,10 +137,7 @@ impl Job<'_> {
                 return bad(format!("the contents of {} are not as long as it is", buffer.name));
             }
         }
-        let args = self.run.launches.iter().flat_map(|l| &l.args).filter_map(|a| match a {
-            Arg::Buffer(name) | Arg::TensorMap { buffer: name, .. } => Some(name),
-            Arg::Bytes(_) => None,
-        });
+        let args = self.run.launches.iter().flat_map(|l| &l.args).flat_map(Arg::buffers);
         if let Some(name) = args.chain(&self.run.want).find(|name| named(name) == 0) {
             return bad(format!("there is no buffer {name}"));
         }
@@ -340,6 +337,15 @@ pub(super) fn values(launch: &Launch, addresses: &HashMap<String, u64>) -> Resul
         Arg::TensorMap { buffer, map } => Ok(Value::TensorMap { spec: (**map).clone(), address: addresses[buffer] }),
         Arg::Bytes(text) => {
             unhex(text).map(Value::Bytes).ok_or_else(|| Trouble::BadRequest(format!("{text} are no bytes")))
+        }
+        Arg::Struct { bytes: text, buffers } => {
+            let mut bytes = unhex(text).ok_or_else(|| Trouble::BadRequest(format!("{text} are no bytes")))?;
+            for (offset, name) in buffers {
+                let end = offset.checked_add(8).filter(|end| *end <= bytes.len() as u64);
+                let end = end.ok_or_else(|| Trouble::BadRequest(format!("{name} lies behind its struct's end")))?;
+                bytes[*offset as usize..end as usize].copy_from_slice(&addresses[name].to_le_bytes());
+            }
+            Ok(Value::Bytes(bytes))
         }
     });
     let geometry =

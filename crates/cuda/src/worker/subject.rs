@@ -343,10 +343,7 @@ fn check(prepare: &Prepare, store: &Store) -> Result<(), Trouble> {
             Some(_) => {}
         }
     }
-    let args = prepare.launches.iter().flat_map(|l| &l.args).filter_map(|a| match a {
-        Arg::Buffer(name) | Arg::TensorMap { buffer: name, .. } => Some(name),
-        Arg::Bytes(_) => None,
-    });
+    let args = prepare.launches.iter().flat_map(|l| &l.args).flat_map(Arg::buffers);
     if let Some(name) = args.chain(&prepare.want).find(|name| named(name) == 0) {
         return bad(format!("there is no buffer {name}"));
     }

@@ -69,27 +69,38 @@ impl Style {
 
 /// The outputs of the judged rows, in the order of [`RowSet::iter`].
 pub fn honest(p: &Problem, rows: &RowSet, style: &Style) -> Vec<f32> {
+    honest_lse(p, rows, style).0
+}
+
+/// The same, and each row's logarithm of its sum.
+pub fn honest_lse(p: &Problem, rows: &RowSet, style: &Style) -> (Vec<f32>, Vec<f32>) {
     let d = p.geometry.head_dim;
-    let mut out = vec![0.0; rows.len() * d];
-    let mut rest = out.as_mut_slice();
+    let (mut out, mut lse) = (vec![0.0; rows.len() * d], vec![f32::NEG_INFINITY; rows.len()]);
+    let (mut rest, mut rest_lse) = (out.as_mut_slice(), lse.as_mut_slice());
     for (head, list) in rows.heads.iter().enumerate() {
         let (mine, next) = std::mem::take(&mut rest).split_at_mut(list.len() * d);
-        rest = next;
+        let (mine_lse, next_lse) = std::mem::take(&mut rest_lse).split_at_mut(list.len());
+        (rest, rest_lse) = (next, next_lse);
         if list.is_empty() {
             continue;
         }
         let keys = Head::pack(p, head, style);
         let block = (SCORES / keys.padded).clamp(4, 32);
-        mine.par_chunks_mut(block * d).zip(list.par_chunks(block)).for_each(|(out, list)| keys.rows(list, out));
+        mine.par_chunks_mut(block * d)
+            .zip(mine_lse.par_chunks_mut(block))
+            .zip(list.par_chunks(block))
+            .for_each(|((out, lse), list)| keys.rows(list, out, lse));
     }
-    out
+    (out, lse)
 }
 
 /// One head's operands, as the kernel's shared memory would hold them.
 struct Head<'a> {
     problem: &'a Problem,
     style: &'a Style,
+    /// The query head, and its key head.
     head: usize,
+    key_head: usize,
     /// Panels of [head_dim][PANEL] keys.
     keys: Factors,
     /// [padded][head_dim]
@@ -124,22 +135,24 @@ impl<'a> Head<'a> {
     fn pack(problem: &'a Problem, head: usize, style: &'a Style) -> Head<'a> {
         let g = problem.geometry;
         let d = g.head_dim;
-        let padded = g.seqlen.next_multiple_of(PANEL);
+        let key_head = g.key_head(head);
+        let padded = g.seqlen_k.next_multiple_of(PANEL);
         let (mut keys, mut values) = (vec![0.0; padded * d], vec![0.0; padded * d]);
         let mut key_scale = vec![0.0; padded];
-        for token in 0..g.seqlen {
+        for token in 0..g.seqlen_k {
             let panel = &mut keys[token / PANEL * PANEL * d..];
-            for (x, &code) in problem.k.row(g, head, token).iter().enumerate() {
+            for (x, &code) in problem.k.row(g.seqlen_k, d, key_head, token).iter().enumerate() {
                 panel[x * PANEL + token % PANEL] = code;
             }
-            values[token * d..(token + 1) * d].copy_from_slice(problem.v.row(g, head, token));
-            key_scale[token] = problem.softmax_scale * std::f32::consts::LOG2_E * problem.k.scale(head, token);
+            values[token * d..(token + 1) * d].copy_from_slice(problem.v.row(g.seqlen_k, d, key_head, token));
+            key_scale[token] = problem.softmax_scale * std::f32::consts::LOG2_E * problem.k.scale(key_head, token);
         }
         let smallest = style.smallest_exponent;
         Head {
             problem,
             style,
             head,
+            key_head,
             keys: Factors::new(keys, smallest),
             values: Factors::new(values, smallest),
             key_scale,
@@ -147,11 +160,14 @@ impl<'a> Head<'a> {
         }
     }
 
-    fn rows(&self, rows: &[u32], out: &mut [f32]) {
+    fn rows(&self, rows: &[u32], out: &mut [f32], lse: &mut [f32]) {
         let g = self.problem.geometry;
         let (d, n, tile) = (g.head_dim, rows.len(), self.style.tile);
-        let seen = rows.iter().map(|&r| self.problem.visible(r as usize)).max().unwrap_or(0);
+        let seen = rows.iter().map(|&r| self.problem.visible(self.head, r as usize)).max().unwrap_or(0);
         let width = seen.next_multiple_of(PANEL);
+        if width == 0 {
+            return;
+        }
         let mut scores = self.scores(rows, width);
         let mut top: Vec<f32> = vec![f32::NEG_INFINITY; n];
         if self.style.final_maximum {
@@ -173,6 +189,8 @@ impl<'a> Head<'a> {
                         *x *= keep;
                     }
                 }
+                // A row that sees nothing yet has no maximum.
+                let new = if new == f32::NEG_INFINITY { 0.0 } else { new };
                 for x in line.iter_mut() {
                     *x = *x - new + self.style.offset;
                 }
@@ -192,10 +210,14 @@ impl<'a> Head<'a> {
             self.add_values(&scores, &powers, width, start..end, n, &mut run);
         }
         run.fold();
-        for ((to, from), sum) in out.chunks_mut(d).zip(run.folded.chunks(d)).zip(&sums) {
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = from / sum;
+        for (r, (to, from)) in out.chunks_mut(d).zip(run.folded.chunks(d)).enumerate() {
+            if top[r] == f32::NEG_INFINITY {
+                continue;
             }
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = from / sums[r];
+            }
+            lse[r] = (top[r] - self.style.offset + libm::log2f(sums[r])) * std::f32::consts::LN_2;
         }
     }
 
@@ -212,7 +234,7 @@ impl<'a> Head<'a> {
         let (d, n) = (g.head_dim, rows.len());
         let mut q = Vec::with_capacity(n * d);
         for &row in rows {
-            q.extend_from_slice(self.problem.q.row(g, self.head, row as usize));
+            q.extend_from_slice(self.problem.q.row(g.seqlen, d, self.head, row as usize));
         }
         let mut scores = vec![0.0; n * width];
         let q = Factors::new(q, self.style.smallest_exponent);
@@ -245,7 +267,7 @@ impl<'a> Head<'a> {
             for (x, scale) in line.iter_mut().zip(&self.key_scale) {
                 *x *= scale * q_scale;
             }
-            line[self.problem.visible(row as usize).min(width)..].fill(f32::NEG_INFINITY);
+            line[self.problem.visible(self.head, row as usize).min(width)..].fill(f32::NEG_INFINITY);
         }
         scores
     }
@@ -262,8 +284,8 @@ impl<'a> Head<'a> {
     ) {
         let d = self.problem.geometry.head_dim;
         let mut at = tile.start;
-        while at < tile.end.min(self.problem.geometry.seqlen) {
-            let v_scale = self.problem.v.scale(self.head, at);
+        while at < tile.end.min(self.problem.geometry.seqlen_k) {
+            let v_scale = self.problem.v.scale(self.key_head, at);
             let end = (at + PANEL - at % PANEL).min(tile.end);
             let full = self.narrow().is_some_and(|(_, fold)| run.keys + (end - at) > fold);
             if run.keys > 0 && (full || v_scale != run.v_scale) {

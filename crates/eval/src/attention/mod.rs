@@ -10,6 +10,6 @@ pub mod oracle;
 pub mod problem;
 pub mod rounding;
 
-pub use honest::{Accumulation, Style, honest};
-pub use oracle::attention;
-pub use problem::{Geometry, Operand, Problem, RowSet, Scales};
+pub use honest::{Accumulation, Style, honest, honest_lse};
+pub use oracle::{attention, attention_lse};
+pub use problem::{Geometry, Length, Operand, Problem, RowSet, Scales, Sight};

@@ -1,26 +1,81 @@
 //! One attention problem as numbers: what the oracle and the honest kernel are given.
 //!
-//! Shapes are (heads, seqlen, head_dim) with heads = batch x heads, all tensors contiguous. Values are either the
-//! unquantised numbers or decoded codes with their scales; this module does not know which format they came from.
+//! Shapes are (heads, seqlen, head_dim) with heads = batch x heads, all tensors contiguous whatever the kernel's memory looks like.
+//! Values are either the unquantised numbers or decoded codes with their scales; this module does not know which format they came from.
 
 /// Sizes of one problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Batch times heads.
+    /// Batch times query heads.
     pub heads: usize,
+    /// Queries of a sequence, at most.
     pub seqlen: usize,
+    /// Batch times key heads; it divides `heads`.
+    pub heads_k: usize,
+    /// Keys of a sequence, at most.
+    pub seqlen_k: usize,
     pub head_dim: usize,
 }
 
 impl Geometry {
-    /// Elements of one tensor.
+    /// As many keys as queries, and a key head for each query head.
+    pub const fn square(heads: usize, seqlen: usize, head_dim: usize) -> Geometry {
+        Geometry { heads, seqlen, heads_k: heads, seqlen_k: seqlen, head_dim }
+    }
+
+    /// Elements of q.
     pub fn elements(self) -> usize {
         self.heads * self.seqlen * self.head_dim
     }
 
+    /// Elements of k, or of v.
+    pub fn elements_k(self) -> usize {
+        self.heads_k * self.seqlen_k * self.head_dim
+    }
+
+    /// The key head of a query head.
+    pub fn key_head(self, head: usize) -> usize {
+        head / (self.heads / self.heads_k.max(1)).max(1)
+    }
+
     /// Multiply-adds of attention over `rows` query rows, without a mask.
     pub fn work(self, rows: usize) -> u128 {
-        rows as u128 * self.seqlen as u128 * self.head_dim as u128 * 2
+        rows as u128 * self.seqlen_k as u128 * self.head_dim as u128 * 2
+    }
+}
+
+/// The lengths of one sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Length {
+    pub q: usize,
+    pub k: usize,
+}
+
+/// Which keys the queries see: the mask, and lengths of sequences where they differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight {
+    /// Aligned bottom-right: a sequence's last query sees its last key.
+    pub causal: bool,
+    /// One for each sequence; empty: all are as long as the geometry says.
+    pub lengths: Vec<Length>,
+}
+
+impl Sight {
+    pub const fn full(causal: bool) -> Sight {
+        Sight { causal, lengths: Vec::new() }
+    }
+
+    /// The lengths that a query head's sequence has.
+    pub fn length(&self, g: Geometry, head: usize) -> Length {
+        let whole = Length { q: g.seqlen, k: g.seqlen_k };
+        let heads = (g.heads / self.lengths.len().max(1)).max(1);
+        self.lengths.get(head / heads).copied().unwrap_or(whole)
+    }
+
+    /// How many keys, from the first on, a query sees.
+    pub fn visible(&self, g: Geometry, head: usize, row: usize) -> usize {
+        let Length { q, k } = self.length(g, head);
+        if self.causal { (k + row + 1).saturating_sub(q).min(k) } else { k }
     }
 }
 
@@ -58,18 +113,18 @@ impl Operand {
         }
     }
 
-    /// A token's codes.
-    pub fn row(&self, g: Geometry, head: usize, token: usize) -> &[f32] {
-        let at = (head * g.seqlen + token) * g.head_dim;
-        &self.values[at..at + g.head_dim]
+    /// A token's codes, where heads have `tokens` of them.
+    pub fn row(&self, tokens: usize, width: usize, head: usize, token: usize) -> &[f32] {
+        let at = (head * tokens + token) * width;
+        &self.values[at..at + width]
     }
 }
 
-/// softmax(q k^T * softmax_scale) v, with a mask aligned to the diagonal or none.
+/// softmax(q k^T * softmax_scale) v, with a mask aligned bottom-right or none. A row that sees no key is 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     pub geometry: Geometry,
-    pub causal: bool,
+    pub sight: Sight,
     /// As the kernel receives it.
     pub softmax_scale: f32,
     pub q: Operand,
@@ -79,8 +134,8 @@ pub struct Problem {
 
 impl Problem {
     /// How many keys, from the first on, a query sees.
-    pub fn visible(&self, row: usize) -> usize {
-        if self.causal { row + 1 } else { self.geometry.seqlen }
+    pub fn visible(&self, head: usize, row: usize) -> usize {
+        self.sight.visible(self.geometry, head, row)
     }
 }
 
@@ -96,6 +151,16 @@ impl RowSet {
     /// Every row.
     pub fn all(g: Geometry) -> RowSet {
         RowSet { heads: vec![(0..g.seqlen as u32).collect(); g.heads], all: g.heads * g.seqlen }
+    }
+
+    /// Without the rows that no sequence has.
+    pub fn existing(mut self, g: Geometry, sight: &Sight) -> RowSet {
+        for (head, rows) in self.heads.iter_mut().enumerate() {
+            let length = sight.length(g, head).q;
+            rows.retain(|r| (*r as usize) < length);
+        }
+        self.all = (0..g.heads).map(|head| sight.length(g, head).q).sum();
+        self
     }
 
     /// Rows that are judged.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 use warpsmith_machine::{
     Arg, AsyncCopies, BufferId, Contents, Counters, End, EntryInfo, Finding, Launch, Memory, Options, Program, Traffic,
-    launch,
+    address_of, launch,
 };
 use warpsmith_num::tensor_core::{Generation, Numerics};
 use warpsmith_spec::plan::{Parameter, ResolvedArg, ResolvedLaunch};
@@ -201,7 +201,8 @@ impl<'a> Session<'a> {
                 step.entry_line,
             );
         };
-        let parameters: Vec<Parameter> = entry.params.iter().map(|p| Parameter { bytes: p.bytes as usize }).collect();
+        let parameters: Vec<Parameter> =
+            entry.params.iter().map(|p| Parameter { bytes: p.bytes as usize, align: p.align as usize }).collect();
         if let Err(e) = step.fits_parameters("", &parameters) {
             return reject(Code::ArgumentMismatch.error("correctness", e.message), step.args_line);
         }
@@ -230,6 +231,20 @@ impl<'a> Session<'a> {
                     Err(why) => return reject(Code::ArgumentMismatch.error("correctness", why), step.args_line),
                 },
                 ResolvedArg::Bytes { bytes, .. } => Arg::Bytes(bytes.clone()),
+                ResolvedArg::Struct { bytes, addresses, .. } => {
+                    let mut bytes = bytes.clone();
+                    for address in addresses {
+                        let at = address.offset as usize;
+                        match (self.buffers.get(&address.of), bytes.get_mut(at..at + 8)) {
+                            (Some(id), Some(to)) => to.copy_from_slice(&address_of(id.0).to_le_bytes()),
+                            _ => {
+                                let message = format!("there is no tensor `{}`", address.of);
+                                return reject(Code::ArgumentMismatch.error("correctness", message), step.args_line);
+                            }
+                        }
+                    }
+                    Arg::Bytes(bytes)
+                }
                 ResolvedArg::TensorMap(name) => {
                     return Err(RunEnd::Unsupported {
                         what: format!("the tensor map {name}"),

@@ -8,7 +8,7 @@ use crate::values::{Tensor, decode, encode};
 use std::collections::BTreeMap;
 use warpsmith_spec::formula::Number;
 use warpsmith_spec::task::Task;
-use warpsmith_spec::words::{DType, Format, ScaleLayout};
+use warpsmith_spec::words::{DType, Format, Layout, ScaleLayout};
 use warpsmith_spec::workload::Workload;
 
 /// A problem for a baseline, with several sets of inputs.
@@ -26,9 +26,15 @@ pub fn given<'a>(
     workload: &Workload,
     bases: impl IntoIterator<Item = &'a Inputs>,
 ) -> Result<Given, Absent> {
+    if workload.variant.layout != Layout::Dense {
+        return Err(Absent::new(format!(
+            "{name} is called with dense tensors, not with layout {}",
+            workload.variant.layout
+        )));
+    }
     let mut scalars = BTreeMap::new();
     for scalar in &task.scalars {
-        let value = task.scalar_value(scalar, &workload.symbols).map_err(Absent::new)?;
+        let value = task.scalar_value(scalar, &workload.symbols, workload).map_err(Absent::new)?;
         let value = match value {
             // As a kernel receives it.
             Number::Real(x) if scalar.dtype == DType::F32 => f64::from(x as f32),

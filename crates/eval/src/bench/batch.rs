@@ -158,6 +158,7 @@ fn timed_workload(batch: &Batch) -> Workload {
             scales: warpsmith_spec::words::ScaleLayout::None,
             distribution: Distribution::Normal,
             seed: 0,
+            variant: Default::default(),
         };
     };
     Workload { distribution: row.step.subject.task.timed_on, ..row.step.workload.clone() }

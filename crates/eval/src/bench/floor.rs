@@ -56,9 +56,12 @@ pub fn below(floor: &FloorRecord, median_us: f64) -> bool {
 fn operations(inputs: &Inputs) -> Option<f64> {
     let Numbers::Attention { quantised, .. } = &inputs.numbers else { return None };
     let g = quantised.geometry;
-    let s = g.seqlen as f64;
-    let pairs = if quantised.causal { s * (s + 1.0) / 2.0 } else { s * s };
-    Some(4.0 * g.heads as f64 * pairs * g.head_dim as f64)
+    let seen = |head: usize| -> u64 {
+        let length = quantised.sight.length(g, head).q;
+        (0..length).map(|row| quantised.visible(head, row) as u64).sum()
+    };
+    let pairs: u64 = (0..g.heads).map(seen).sum();
+    Some(4.0 * pairs as f64 * g.head_dim as f64)
 }
 
 #[cfg(test)]

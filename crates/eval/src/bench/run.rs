@@ -108,9 +108,9 @@ pub fn run<'a>(
 /// Names an evaluation among a run's.
 pub fn key(candidate: &str, setting: &Setting, workload: &Workload, target: &str) -> String {
     let levers = serde_json::to_string(&setting.levers).unwrap_or_default();
-    let Workload { shape, causal, format, scales, distribution, seed, .. } = workload;
+    let Workload { shape, causal, format, scales, distribution, seed, variant, .. } = workload;
     format!(
-        "{candidate}|{}|{levers}|{shape}|{causal}|{format}|{scales}|{distribution}|{seed}|{target}",
+        "{candidate}|{}|{levers}|{shape}|{causal}|{format}|{scales}|{distribution}|{seed}|{variant}|{target}",
         setting.config.as_deref().unwrap_or("")
     )
 }
@@ -119,7 +119,7 @@ pub fn key(candidate: &str, setting: &Setting, workload: &Workload, target: &str
 pub fn key_of_record(candidate: &str, r: &ResultRecord) -> String {
     let levers = serde_json::to_string(&r.levers).unwrap_or_default();
     format!(
-        "{candidate}|{}|{levers}|{}|{}|{}|{}|{}|{}|{}",
+        "{candidate}|{}|{levers}|{}|{}|{}|{}|{}|{}|{}|{}",
         r.config.as_deref().unwrap_or(""),
         r.shape,
         r.causal,
@@ -127,6 +127,7 @@ pub fn key_of_record(candidate: &str, r: &ResultRecord) -> String {
         r.scales,
         r.distribution,
         r.seed,
+        r.variant,
         r.target
     )
 }

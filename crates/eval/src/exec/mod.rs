@@ -189,7 +189,8 @@ fn resolved(request: &Request, artifact: &Artifact) -> Result<ResolvedPlan, Spec
     for launch in &request.plan.launches {
         let step = step(launch);
         if let Some(entry) = artifact.entry(&launch.entry) {
-            let parameters: Vec<Parameter> = entry.params.iter().map(|n| Parameter { bytes: *n as usize }).collect();
+            let parameters: Vec<Parameter> =
+                entry.params.iter().map(|n| Parameter { bytes: *n as usize, align: 1 }).collect();
             step.fits_parameters(&request.plan.name, &parameters)?;
         }
         launches.push(step);

@@ -73,7 +73,8 @@ fn launch(job: &Job, step: &ResolvedLaunch, buffers: &[Buffer]) -> Result<Launch
         let what = "cooperative launches on a GPU".into();
         return Err(Box::new(RunEnd::Unsupported { what, file: None, line: Some(step.line) }));
     }
-    let parameters: Vec<Parameter> = entry.params.iter().map(|bytes| Parameter { bytes: *bytes as usize }).collect();
+    let parameters: Vec<Parameter> =
+        entry.params.iter().map(|bytes| Parameter { bytes: *bytes as usize, align: 1 }).collect();
     step.fits_parameters("", &parameters).map_err(|e| mismatch(e.message))?;
     if let Err(problem) = step.fits(job.target, u64::from(entry.shared_bytes)) {
         let over = step.shared_bytes.saturating_add(u64::from(entry.shared_bytes));
@@ -95,6 +96,14 @@ fn launch(job: &Job, step: &ResolvedLaunch, buffers: &[Buffer]) -> Result<Launch
                 Arg::Bytes(bytes.iter().map(|b| format!("{b:02x}")).collect())
             }
             ResolvedArg::Bytes { bytes, .. } => Arg::Bytes(bytes.iter().map(|b| format!("{b:02x}")).collect()),
+            ResolvedArg::Struct { bytes, addresses, .. } => {
+                for address in addresses {
+                    known(&address.of, buffers).map_err(mismatch)?;
+                }
+                let bytes = bytes.iter().map(|b| format!("{b:02x}")).collect();
+                let buffers = addresses.iter().map(|a| (a.offset, a.of.clone())).collect();
+                Arg::Struct { bytes, buffers }
+            }
             ResolvedArg::TensorMap(name) => {
                 let map = job.plan.tensor_maps.iter().find(|m| m.name == *name);
                 let map = map.ok_or_else(|| mismatch(format!("there is no tensor map `{name}`")))?;

@@ -3,7 +3,8 @@
 use crate::estimate;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use warpsmith_spec::task::{Base, ElementType, Role, Task};
+use warpsmith_spec::formula::Formula;
+use warpsmith_spec::task::{Base, ElementType, Role, Task, When};
 use warpsmith_spec::workload::Workload;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -69,7 +70,10 @@ impl Sheet {
 
 fn lines(task: &Task, workloads: &[Workload]) -> Vec<String> {
     let mut lines = Vec::new();
-    let formats: Vec<String> = task.formats.iter().map(ToString::to_string).collect();
+    fn words<T: ToString>(all: &[T]) -> Vec<String> {
+        all.iter().map(ToString::to_string).collect()
+    }
+    let formats = words(&task.formats);
     for tensor in &task.tensors {
         let role = match tensor.role {
             Role::Input => "input".to_string(),
@@ -78,6 +82,7 @@ fn lines(task: &Task, workloads: &[Workload]) -> Vec<String> {
         };
         let dtype = match &tensor.element {
             ElementType::Fixed(dtype) => dtype.to_string(),
+            ElementType::Out => format!("the output's format ({})", words(&task.outs).join(", ")),
             ElementType::Format => format!("8-bit codes ({})", formats.join(", ")),
         };
         let shapes: Vec<String> = tensor
@@ -85,14 +90,16 @@ fn lines(task: &Task, workloads: &[Workload]) -> Vec<String> {
             .iter()
             .map(|(layout, sizes)| {
                 let sizes: Vec<String> = sizes.iter().map(|s| s.text().to_string()).collect();
-                let of = if tensor.shapes.len() > 1 { format!(" per {layout}") } else { String::new() };
+                let of = if tensor.shapes.len() > 1 { format!(" {layout}") } else { String::new() };
                 format!("({}){of}", sizes.join(", "))
             })
             .collect();
         lines.push(format!("`{}`: {role}, {dtype}, shape {}", tensor.name, shapes.join(", or ")));
     }
     for scalar in &task.scalars {
-        lines.push(format!("`{}`: scalar, {}, {}", scalar.name, scalar.dtype, scalar.value.text()));
+        let value = |(when, f): &(When, Formula)| format!("{} {when}", f.text()).trim_end().to_string();
+        let values: Vec<String> = scalar.values.iter().map(value).collect();
+        lines.push(format!("`{}`: scalar, {}, {}", scalar.name, scalar.dtype, values.join(", or ")));
     }
     if task.has_causal() {
         lines.push("`causal`: scalar, whether query i sees keys 0 to i only".into());

@@ -120,20 +120,21 @@ fn levers(r: &ResultRecord) -> String {
 fn key(r: &ResultRecord, by_name: bool) -> String {
     let name = if by_name { format!("{}{}", short(r), levers(r)) } else { String::new() };
     format!(
-        "{name}|{}|{}|{:?}|{}|{}|{}|{}|{}",
-        r.task, r.shape, r.symbols, r.causal, r.format, r.scales, r.distribution, r.seed
+        "{name}|{}|{}|{:?}|{}|{}|{}|{}|{}|{}",
+        r.task, r.shape, r.symbols, r.causal, r.format, r.scales, r.distribution, r.seed, r.variant
     )
 }
 
 fn label(r: &ResultRecord) -> String {
     format!(
-        "{} {}{} {} {} seed {}",
+        "{} {}{} {} {} seed {}{}",
         short(r),
         r.shape,
         if r.causal { " causal" } else { "" },
         r.format,
         r.distribution,
-        r.seed
+        r.seed,
+        crate::rows::variant(r)
     )
 }
 

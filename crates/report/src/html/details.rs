@@ -116,12 +116,13 @@ fn resources(r: &ResultRecord) -> String {
 fn checks(results: &[&ResultRecord]) -> String {
     let rows = results.iter().take(MAX_RESULTS).flat_map(|r| {
         let place = format!(
-            "{}{}, {} {}, seed {}",
+            "{}{}, {} {}, seed {}{}",
             esc(&r.shape),
             if r.causal { ", causal" } else { "" },
             esc(&r.format),
             esc(&r.distribution),
-            r.seed
+            r.seed,
+            esc(&crate::rows::variant(r))
         );
         let executed = r.execution.as_ref().map_or("-".into(), |e| {
             format!(

@@ -130,9 +130,16 @@ fn busiest(results: &[ResultRecord]) -> Option<(String, Vec<(usize, &ResultRecor
     let mut by: BTreeMap<String, Vec<(usize, &ResultRecord)>> = BTreeMap::new();
     for (i, r) in results.iter().enumerate() {
         let mask = if r.causal { "causal" } else { "no mask" };
-        by.entry(format!("{} ({}), {mask}, {} {}", r.shape, dims(r), r.format, r.distribution))
-            .or_default()
-            .push((i, r));
+        by.entry(format!(
+            "{} ({}), {mask}, {} {}{}",
+            r.shape,
+            dims(r),
+            r.format,
+            r.distribution,
+            crate::rows::variant(r)
+        ))
+        .or_default()
+        .push((i, r));
     }
     let work = |list: &[(usize, &ResultRecord)]| {
         list.iter().filter_map(|(_, r)| r.execution.as_ref()).map(|e| e.warp_instructions).max().unwrap_or(0)

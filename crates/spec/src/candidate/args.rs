@@ -1,6 +1,6 @@
 //! The arguments of a launch: what each text or number means. Names are looked up once, here; later parts see only [`Arg`].
 
-use super::Arg;
+use super::{Arg, Struct};
 use crate::document::{Item, Place, Value};
 use crate::error::{SpecError, shown};
 use crate::formula::Formula;
@@ -16,6 +16,7 @@ pub(super) struct Names<'a> {
     pub task: &'a Task,
     pub workspaces: &'a [String],
     pub tensor_maps: &'a [String],
+    pub structs: &'a [Struct],
     /// Symbols of formulas: the task's, levers that are numbers, SM_COUNT, causal.
     pub symbols: &'a BTreeSet<String>,
     /// Levers that are words.
@@ -28,7 +29,8 @@ impl Names<'_> {
         let task = self.task;
         let tensors = task.tensors.iter().map(|t| t.name.as_str());
         let scalars = task.scalars.iter().map(|s| s.name.as_str());
-        let own = self.workspaces.iter().chain(self.tensor_maps).map(String::as_str);
+        let structs = self.structs.iter().map(|s| &s.name);
+        let own = self.workspaces.iter().chain(self.tensor_maps).chain(structs).map(String::as_str);
         tensors.chain(scalars).chain(own).chain(self.symbols.iter().map(String::as_str)).collect()
     }
 }
@@ -43,7 +45,7 @@ pub(super) fn args(place: &Place, item: &Item, names: &Names<'_>) -> Result<Vec<
     items.iter().map(|i| arg(place, i, names)).collect()
 }
 
-fn arg(place: &Place, item: &Item, names: &Names<'_>) -> Result<Arg, SpecError> {
+pub(super) fn arg(place: &Place, item: &Item, names: &Names<'_>) -> Result<Arg, SpecError> {
     let text = match &item.value {
         Value::Integer(n) => return Ok(Arg::Formula(Formula::constant(*n, item.line))),
         Value::Float(x) if x.is_finite() => return Ok(Arg::Float(*x)),
@@ -59,6 +61,8 @@ fn arg(place: &Place, item: &Item, names: &Names<'_>) -> Result<Arg, SpecError> 
         Ok(Arg::Workspace(text.to_string()))
     } else if is(names.tensor_maps) {
         Ok(Arg::TensorMap(text.to_string()))
+    } else if let Some(found) = names.structs.iter().find(|s| s.name == text) {
+        Ok(Arg::Struct(found.clone()))
     } else if names.words.contains(text) {
         Err(place.error(
             item.line,

@@ -8,13 +8,14 @@ mod options;
 mod parse;
 mod parse_levers;
 mod parse_plan;
+mod parse_structs;
 
 pub use options::{CompileOptions, OptionValue, ResolvedOptions};
 
 use crate::formula::Formula;
 use crate::levers::{Config, Lever};
 use crate::task::Budget;
-use crate::words::{DType, Format, Precision, ScaleLayout};
+use crate::words::{DType, Format, Layout, Precision, ScaleLayout};
 
 /// Symbols that formulas of candidates know whatever the task: multiprocessors of the device or the target's usual card, and 0 or 1.
 pub const RESERVED_SYMBOLS: [&str; 2] = ["SM_COUNT", "causal"];
@@ -32,6 +33,9 @@ pub struct Candidate {
     pub constraints: Vec<Formula>,
     pub formats: Vec<Format>,
     pub scales: Vec<ScaleLayout>,
+    pub layouts: Vec<Layout>,
+    /// Formats of outputs; empty where the task has none.
+    pub outs: Vec<DType>,
     pub defines: Vec<Define>,
     /// Asks for another kernel limit than the task's own.
     pub precision: Option<Precision>,
@@ -54,6 +58,10 @@ pub enum Define {
     Format,
     /// `WS_SCALES=WS_TENSOR|WS_HEAD|WS_BLOCK`
     Scales,
+    /// `WS_LAYOUT=WS_DENSE|WS_TOKENS|WS_LENGTHS|WS_PAGED|WS_RAGGED`
+    Layout,
+    /// `WS_OUT=0|1|2` for bf16, f16, e4m3
+    Out,
 }
 
 /// The host's part: what is launched, in order, on one stream.
@@ -133,6 +141,48 @@ pub enum Arg {
     Float(f64),
     /// A whole number, a symbol, a lever, or a formula of them.
     Formula(Formula),
+    /// A struct by value, `[structs.NAME]`.
+    Struct(Struct),
+}
+
+/// A struct that a kernel takes by value: its declared layout, and what goes where. Bytes that no field covers are zero.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Struct {
+    pub name: String,
+    pub bytes: u64,
+    /// A power of two, at least that of each field.
+    pub align: u64,
+    /// By offset; they do not overlap.
+    pub fields: Vec<StructField>,
+    pub line: u32,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct StructField {
+    pub name: String,
+    pub kind: FieldType,
+    pub offset: u64,
+    /// Never a struct, nor a tensor map.
+    pub value: Arg,
+    pub line: u32,
+}
+
+/// The type of a struct's field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldType {
+    /// An address of 8 bytes; the number 0 is null.
+    Pointer,
+    Number(DType),
+}
+
+impl FieldType {
+    /// Its size, which is its alignment too.
+    pub fn bytes(self) -> u64 {
+        match self {
+            FieldType::Pointer => 8,
+            FieldType::Number(dtype) => dtype.bytes(),
+        }
+    }
 }
 
 impl Candidate {
@@ -141,8 +191,20 @@ impl Candidate {
         self.defines.contains(&Define::Causal)
             || self.plan.launches.iter().flat_map(|l| &l.args).any(|a| match a {
                 Arg::Formula(f) => f.symbols().contains("causal"),
+                Arg::Struct(s) => {
+                    s.fields.iter().any(|f| matches!(&f.value, Arg::Formula(f) if f.symbols().contains("causal")))
+                }
                 _ => false,
             })
+    }
+
+    /// Whether the tensor stands among the arguments of a launch, or in a struct of them.
+    pub fn names_tensor(&self, name: &str) -> bool {
+        let named = |a: &Arg| matches!(a, Arg::Tensor(n) if n == name);
+        self.plan.launches.iter().flat_map(|l| &l.args).any(|a| match a {
+            Arg::Struct(s) => s.fields.iter().any(|f| named(&f.value)),
+            a => named(a),
+        }) || self.plan.tensor_maps.iter().any(|m| m.tensor == name)
     }
 
     /// The last part of its name without `.cu`.

@@ -11,12 +11,14 @@ use crate::task::set::TaskSet;
 use crate::task::{Base, Task, budget, formula};
 use std::collections::BTreeSet;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 17] = [
     "task",
     "targets",
     "constraints",
     "formats",
     "scales",
+    "layouts",
+    "outs",
     "defines",
     "precision",
     "levers",
@@ -25,6 +27,7 @@ const KEYS: [&str; 14] = [
     "compile",
     "workspace",
     "tensor_maps",
+    "structs",
     "launch",
 ];
 const MAX_CONSTRAINTS: usize = 256;
@@ -88,6 +91,8 @@ impl Parser<'_> {
             constraints: self.constraints()?,
             formats: self.axis("formats", &self.task.formats)?,
             scales: self.axis("scales", &self.task.scales)?,
+            layouts: self.axis("layouts", &self.task.layouts)?,
+            outs: self.axis("outs", &self.task.outs)?,
             defines: self.defines()?,
             precision: self.precision()?,
             budget: self.root.get("budget").map_or(Ok(Default::default()), |i| budget(&self.place, i))?,
@@ -181,6 +186,8 @@ impl Parser<'_> {
                 "causal" if self.task.has_causal() => Define::Causal,
                 "format" => Define::Format,
                 "scales" => Define::Scales,
+                "layout" if self.task.layouts.len() > 1 => Define::Layout,
+                "out" if !self.task.outs.is_empty() => Define::Out,
                 _ if self.task.symbols.iter().any(|s| s == name) => Define::Symbol(name.to_string()),
                 _ => {
                     let causal = self.task.has_causal().then_some("causal");

@@ -16,7 +16,7 @@ use crate::task::{formula, formulas, is_name};
 const MAX_EACH: usize = 64;
 
 impl Parser<'_> {
-    fn own_name(&self, name: &str, line: u32, what: &str, others: &[&str]) -> Result<(), SpecError> {
+    pub(super) fn own_name(&self, name: &str, line: u32, what: &str, others: &[&str]) -> Result<(), SpecError> {
         let place = &self.place;
         if !is_name(name) {
             return Err(place.error(line, format!("`{}` is no name for a {what}: letters, digits and _", shown(name))));
@@ -192,7 +192,16 @@ impl Parser<'_> {
                 format!("there are {} launches; a candidate has from 1 to {MAX_EACH}", items.len()),
             ));
         }
-        let names = Names { task: self.task, workspaces, tensor_maps, symbols: &self.symbols, words: &self.words };
+        let mut names = Names {
+            task: self.task,
+            workspaces,
+            tensor_maps,
+            structs: &[],
+            symbols: &self.symbols,
+            words: &self.words,
+        };
+        let structs = self.structs(&names)?;
+        names.structs = &structs;
         items.iter().map(|i| self.launch(i, &names)).collect()
     }
 

@@ -73,6 +73,8 @@ pub enum ResolvedArg {
     TensorMap(String),
     /// A value of stated types, little endian.
     Bytes { name: String, bytes: Vec<u8> },
+    /// A struct by value: its bytes, and where in them addresses of tensors and workspaces go (8 bytes each, zero so far).
+    Struct { name: String, align: u64, bytes: Vec<u8>, addresses: Vec<ResolvedAddress> },
     /// A number; it takes the width of the entry's parameter ([`ScalarValue::encode`]).
     Scalar { name: String, value: ScalarValue },
 }
@@ -82,9 +84,19 @@ impl ResolvedArg {
     pub fn name(&self) -> &str {
         match self {
             ResolvedArg::Tensor(n) | ResolvedArg::Workspace(n) | ResolvedArg::TensorMap(n) => n,
-            ResolvedArg::Scalar { name, .. } | ResolvedArg::Bytes { name, .. } => name,
+            ResolvedArg::Scalar { name, .. } | ResolvedArg::Bytes { name, .. } | ResolvedArg::Struct { name, .. } => {
+                name
+            }
         }
     }
+}
+
+/// An address within a struct.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResolvedAddress {
+    pub offset: u64,
+    /// A tensor of the task or a workspace.
+    pub of: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -155,6 +167,8 @@ pub struct ResolvedTensorMap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameter {
     pub bytes: usize,
+    /// As the PTX states it.
+    pub align: usize,
 }
 
 /// Bytes that a candidate's workspaces can have together.
@@ -199,6 +213,15 @@ impl ResolvedLaunch {
                 ResolvedArg::Tensor(_) | ResolvedArg::Workspace(_) => (8, "an address of"),
                 ResolvedArg::TensorMap(_) => (128, "a tensor map of"),
                 ResolvedArg::Bytes { bytes, .. } => (bytes.len(), "a value of"),
+                ResolvedArg::Struct { name, align, .. } if parameter.align as u64 > *align => {
+                    return wrong(format!(
+                        "argument {} (`{name}`) of entry {} is a struct aligned to {align} bytes, but the parameter is aligned to {}",
+                        i + 1,
+                        self.entry,
+                        parameter.align
+                    ));
+                }
+                ResolvedArg::Struct { bytes, .. } => (bytes.len(), "a struct of"),
                 ResolvedArg::Scalar { name, value } => match value.encode(parameter.bytes) {
                     Ok(_) => continue,
                     Err(why) => return wrong(format!("argument {} (`{name}`) of entry {}: {why}", i + 1, self.entry)),

@@ -1,7 +1,9 @@
 //! Formulas to numbers, names to things; and whether a candidate takes a workload at all.
 
 use super::*;
-use crate::candidate::{Arg, Candidate, Define, LaunchStep, ResolvedOptions, TensorMap, WorkspaceInit};
+use crate::candidate::{
+    Arg, Candidate, Define, FieldType, LaunchStep, ResolvedOptions, Struct, TensorMap, WorkspaceInit,
+};
 use crate::formula::{Formula, Number, Symbols};
 use crate::levers::Setting;
 use crate::target;
@@ -19,6 +21,13 @@ impl Candidate {
         }
         if !self.scales.contains(&workload.scales) {
             return Err(format!("it takes scales per {}, not {}", words(&self.scales), workload.scales));
+        }
+        let variant = &workload.variant;
+        if !self.layouts.contains(&variant.layout) {
+            return Err(format!("it takes the layouts {}, not {}", words(&self.layouts), variant.layout));
+        }
+        if let Some(out) = variant.out.filter(|o| !self.outs.contains(o)) {
+            return Err(format!("it writes {}, not {out}", words(&self.outs)));
         }
         if workload.causal && !self.takes_causal() {
             return Err("it takes no mask: `causal` is neither among its arguments nor its defines".to_string());
@@ -69,6 +78,17 @@ impl Candidate {
                         found.push((name.to_string(), value.to_string()));
                     }
                     found.push(("WS_SCALES".to_string(), workload.scales.macro_name().0.to_string()));
+                }
+                Define::Layout => {
+                    for layout in crate::words::Layout::ALL {
+                        let (name, value) = layout.macro_name();
+                        found.push((name.to_string(), value.to_string()));
+                    }
+                    found.push(("WS_LAYOUT".to_string(), workload.variant.layout.macro_name().0.to_string()));
+                }
+                Define::Out => {
+                    let kind = workload.variant.out.map_or(3, |o| o.out_kind());
+                    found.push(("WS_OUT".to_string(), kind.to_string()));
                 }
             }
         }
@@ -227,7 +247,12 @@ impl Resolver<'_> {
             Ok(ResolvedArg::Scalar { name: name.to_string(), value })
         };
         match arg {
-            Arg::Tensor(name) => Ok(ResolvedArg::Tensor(name.clone())),
+            // What does not exist in this layout is null.
+            Arg::Tensor(name) => match self.task.tensor(name) {
+                Some(tensor) if !self.exists(tensor) => scalar(name, Number::Whole(0)),
+                _ => Ok(ResolvedArg::Tensor(name.clone())),
+            },
+            Arg::Struct(of) => self.structure(of),
             Arg::Workspace(name) => Ok(ResolvedArg::Workspace(name.clone())),
             Arg::TensorMap(name) => Ok(ResolvedArg::TensorMap(name.clone())),
             Arg::Float(x) => scalar(&format!("{x:?}"), Number::Real(*x)),
@@ -243,11 +268,45 @@ impl Resolver<'_> {
                     .ok_or_else(|| PlanProblem::at(line, format!("the task has no scalar `{name}`")))?;
                 let number = self
                     .task
-                    .scalar_value(value, &self.symbols)
+                    .scalar_value(value, &self.symbols, self.workload)
                     .map_err(|why| PlanProblem::at(line, format!("the scalar {name}: {why}")))?;
                 scalar(name, number)
             }
         }
+    }
+
+    fn exists(&self, tensor: &crate::task::Tensor) -> bool {
+        let asked = !tensor.optional || self.workload.variant.optional.contains(&tensor.name);
+        asked && self.task.has_tensor(tensor, self.workload)
+    }
+
+    fn structure(&self, of: &Struct) -> Result<ResolvedArg, PlanProblem> {
+        let mut bytes = vec![0u8; of.bytes as usize];
+        let mut addresses = Vec::new();
+        for field in &of.fields {
+            let wrong = |why: String| PlanProblem::at(field.line, format!("{}.{}: {why}", of.name, field.name));
+            let size = field.kind.bytes() as usize;
+            let value = match self.arg(&field.value, field.line)? {
+                address @ (ResolvedArg::Tensor(_) | ResolvedArg::Workspace(_)) => {
+                    addresses.push(ResolvedAddress { offset: field.offset, of: address.name().to_string() });
+                    continue;
+                }
+                ResolvedArg::Scalar { value, .. } => value,
+                other => return Err(wrong(format!("`{}` cannot stand in a struct", other.name()))),
+            };
+            let encoded = match (field.kind, value) {
+                (FieldType::Number(dtype), ScalarValue::Whole(n)) if dtype.is_float() => {
+                    ScalarValue::Real(n as f64).encode(size)
+                }
+                (FieldType::Number(dtype), ScalarValue::Real(x)) if !dtype.is_float() => {
+                    Err(format!("the number {x} is no whole number, and the field's type is {dtype}"))
+                }
+                (_, value) => value.encode(size),
+            };
+            let at = field.offset as usize;
+            bytes[at..at + size].copy_from_slice(&encoded.map_err(wrong)?);
+        }
+        Ok(ResolvedArg::Struct { name: of.name.clone(), align: of.align, bytes, addresses })
     }
 
     fn tensor_map(&self, map: &TensorMap, workspaces: &[ResolvedWorkspace]) -> Result<ResolvedTensorMap, PlanProblem> {
@@ -260,8 +319,9 @@ impl Resolver<'_> {
                 let dtype = match tensor.element {
                     ElementType::Fixed(dtype) => dtype,
                     ElementType::Format => self.workload.format.dtype(),
+                    ElementType::Out => self.workload.variant.out.unwrap_or(DType::F16),
                 };
-                (dtype, self.task.tensor_sizes(tensor, &self.symbols, self.workload.scales).map_err(wrong)?)
+                (dtype, self.task.tensor_sizes(tensor, &self.symbols, self.workload).map_err(wrong)?)
             }
         };
         let all = |found: &[Formula], what: &str, most: u64| -> Result<Vec<u64>, PlanProblem> {

@@ -12,7 +12,8 @@ use crate::accept::Criterion;
 use crate::error::{SpecCode, SpecError, shown};
 use crate::formula::{Formula, Number, Symbols};
 use crate::suggest::{did_you_mean, listed};
-use crate::words::{DType, Distribution, Format, Mask, Precision, ScaleLayout};
+use crate::words::{DType, Distribution, Format, Layout, Mask, Precision, ScaleLayout};
+use crate::workload::{Variant, Workload};
 
 /// What a tensor is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,61 @@ pub enum ElementType {
     Fixed(DType),
     /// The workload's format.
     Format,
+    /// The workload's format of outputs.
+    Out,
+}
+
+/// Under which word of an axis something holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Always,
+    Scales(ScaleLayout),
+    Layout(Layout),
+    Out(DType),
+}
+
+/// `per head`, `in layout paged`, `for out e4m3`; nothing where it always holds.
+impl std::fmt::Display for When {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            When::Always => Ok(()),
+            When::Scales(scales) => write!(f, "per {scales}"),
+            When::Layout(layout) => write!(f, "in layout {layout}"),
+            When::Out(out) => write!(f, "for out {out}"),
+        }
+    }
+}
+
+/// The words of a workload that decide shapes and scalars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Axes {
+    pub scales: ScaleLayout,
+    pub layout: Layout,
+    pub out: Option<DType>,
+}
+
+impl Axes {
+    fn is(self, when: When) -> bool {
+        match when {
+            When::Always => true,
+            When::Scales(scales) => self.scales == scales,
+            When::Layout(layout) => self.layout == layout,
+            When::Out(out) => self.out == Some(out),
+        }
+    }
+}
+
+impl From<ScaleLayout> for Axes {
+    fn from(scales: ScaleLayout) -> Axes {
+        Axes { scales, layout: Layout::Dense, out: None }
+    }
+}
+
+impl From<&Workload> for Axes {
+    fn from(w: &Workload) -> Axes {
+        let Variant { layout, out, .. } = &w.variant;
+        Axes { scales: w.scales, layout: *layout, out: *out }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -36,17 +92,21 @@ pub struct Tensor {
     pub name: String,
     pub role: Role,
     pub element: ElementType,
-    /// Shape by layout of scales; one entry (`ScaleLayout::None`) where the layout makes no difference.
-    pub shapes: Vec<(ScaleLayout, Vec<Formula>)>,
+    /// Shape by a word of one axis; one entry (`When::Always`) where none makes a difference. In a layout that has no entry the
+    /// tensor does not exist: an argument of its name is then null.
+    pub shapes: Vec<(When, Vec<Formula>)>,
     /// Which input's scales these are.
     pub scales: Option<String>,
+    /// An output that is asked of those candidates only that take it.
+    pub optional: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scalar {
     pub name: String,
     pub dtype: DType,
-    pub value: Formula,
+    /// By a word of one axis, as a tensor's shapes.
+    pub values: Vec<(When, Formula)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +142,9 @@ pub struct Tolerance {
     pub factor_worst_row: f64,
     pub floor_rel_frobenius: f64,
     pub floor_worst_row: f64,
+    /// Of outputs that are logarithms: floors of the root mean square and of the largest absolute error.
+    pub log_floor_rms: f64,
+    pub log_floor_worst: f64,
 }
 
 impl Tolerance {
@@ -91,6 +154,14 @@ impl Tolerance {
             (Base::HonestAttention { fold, .. }, Some(p)) => Base::HonestAttention { p, fold: *fold },
             (base, _) => base.clone(),
         }
+    }
+
+    /// The limits of logarithms, for the absolute errors of the base: root mean square and largest.
+    pub fn log_limits(&self, base_rms: f64, base_worst: f64) -> (f64, f64) {
+        (
+            (self.factor_rel_frobenius * base_rms).max(self.log_floor_rms),
+            (self.factor_worst_row * base_worst).max(self.log_floor_worst),
+        )
     }
 
     /// The two limits (relative Frobenius error, worst row's relative error) for the errors of the base.
@@ -178,6 +249,10 @@ pub struct Task {
     pub formats: Vec<Format>,
     /// The first is the default; `none` alone where the task has no scales.
     pub scales: Vec<ScaleLayout>,
+    /// Where tokens lie; `dense` alone where the task has no other. The first is the default.
+    pub layouts: Vec<Layout>,
+    /// Formats of the outputs of type `out`; empty where the task has none. The first is the default.
+    pub outs: Vec<DType>,
     pub distributions: Vec<Distribution>,
     /// The distribution that gate 2 judges on.
     pub judged_on: Distribution,
@@ -272,14 +347,23 @@ impl Task {
         self.symbols.iter().cloned().zip(sizes.iter().copied()).collect()
     }
 
-    /// The sizes of a tensor for these symbols and this layout of scales.
-    pub fn tensor_sizes(&self, tensor: &Tensor, symbols: &Symbols, scales: ScaleLayout) -> Result<Vec<u64>, String> {
-        let shape = tensor
-            .shapes
-            .iter()
-            .find(|(layout, _)| *layout == scales)
-            .or_else(|| tensor.shapes.iter().find(|(layout, _)| *layout == ScaleLayout::None))
-            .ok_or_else(|| format!("tensor {} has no shape for scales per {scales}", tensor.name))?;
+    /// Whether the tensor exists in that layout.
+    pub fn has_tensor(&self, tensor: &Tensor, axes: impl Into<Axes>) -> bool {
+        let axes = axes.into();
+        tensor.shapes.iter().any(|(when, _)| axes.is(*when))
+    }
+
+    /// The outputs that a workload asks for.
+    pub fn outputs_of(&self, workload: &Workload) -> impl Iterator<Item = &Tensor> {
+        self.outputs().filter(|t| !t.optional || workload.variant.optional.contains(&t.name))
+    }
+
+    /// The sizes of a tensor for these symbols, layout and layout of scales.
+    pub fn tensor_sizes(&self, tensor: &Tensor, symbols: &Symbols, axes: impl Into<Axes>) -> Result<Vec<u64>, String> {
+        let axes = axes.into();
+        let shape = tensor.shapes.iter().find(|(when, _)| axes.is(*when)).ok_or_else(|| {
+            format!("tensor {} has no shape for layout {} and scales per {}", tensor.name, axes.layout, axes.scales)
+        })?;
         let mut elements: u64 = 1;
         let mut sizes = Vec::new();
         for formula in &shape.1 {
@@ -297,19 +381,29 @@ impl Task {
     }
 
     /// The value of a scalar for these symbols.
-    pub fn scalar_value(&self, scalar: &Scalar, symbols: &Symbols) -> Result<Number, String> {
+    pub fn scalar_value(&self, scalar: &Scalar, symbols: &Symbols, axes: impl Into<Axes>) -> Result<Number, String> {
+        let axes = axes.into();
+        let value = scalar.values.iter().find(|(when, _)| axes.is(*when)).map(|(_, f)| f).ok_or_else(|| {
+            format!("scalar {} has no value for layout {} and scales per {}", scalar.name, axes.layout, axes.scales)
+        })?;
         if scalar.dtype.is_float() {
-            scalar.value.eval_real(symbols).map(Number::Real)
+            value.eval_real(symbols).map(Number::Real)
         } else {
-            scalar.value.eval_whole(symbols).map(Number::Whole)
+            value.eval_whole(symbols).map(Number::Whole)
         }
     }
 
     fn check_elements(&self, sizes: &[i64]) -> Result<(), String> {
         let symbols = self.symbols_of(sizes);
         for tensor in &self.tensors {
-            for (layout, _) in &tensor.shapes {
-                self.tensor_sizes(tensor, &symbols, *layout)?;
+            for (when, _) in &tensor.shapes {
+                let axes = match when {
+                    When::Layout(layout) => Axes { layout: *layout, ..Axes::from(ScaleLayout::None) },
+                    When::Scales(scales) => Axes::from(*scales),
+                    When::Out(out) => Axes { out: Some(*out), ..Axes::from(ScaleLayout::None) },
+                    When::Always => Axes::from(ScaleLayout::None),
+                };
+                self.tensor_sizes(tensor, &symbols, axes)?;
             }
         }
         Ok(())

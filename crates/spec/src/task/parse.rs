@@ -7,7 +7,7 @@ use crate::formula::{self, Formula};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 22] = [
     "title",
     "symbols",
     "shapes",
@@ -17,6 +17,8 @@ const KEYS: [&str; 20] = [
     "masks",
     "formats",
     "scales",
+    "layouts",
+    "outs",
     "distributions",
     "judged_on",
     "timed_on",
@@ -72,6 +74,25 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
+/// The words that a task has on the axes that decide shapes.
+struct Words<'a> {
+    scales: &'a [ScaleLayout],
+    layouts: &'a [Layout],
+    outs: &'a [DType],
+}
+
+impl Words<'_> {
+    /// Whoever tells layouts of scales apart names all of the task's; the error is one that is missing.
+    fn covered<T>(&self, found: &[(When, T)]) -> Result<(), ScaleLayout> {
+        let by_scales = found.iter().all(|(when, _)| matches!(when, When::Scales(_)));
+        let missing = |s: &&ScaleLayout| !found.iter().any(|(when, _)| *when == When::Scales(**s));
+        match self.scales.iter().find(missing) {
+            Some(missing) if by_scales => Err(*missing),
+            _ => Ok(()),
+        }
+    }
+}
+
 struct Reader<'a> {
     place: Place,
     root: &'a Table,
@@ -84,8 +105,11 @@ impl Reader<'_> {
         let symbols = self.symbols()?;
         let known: BTreeSet<String> = symbols.iter().cloned().collect();
         let scales = self.words("scales", vec![ScaleLayout::None])?;
-        let tensors = self.tensors(&known, &scales)?;
-        let scalars = self.scalars(&known, &tensors)?;
+        let layouts = self.words("layouts", vec![Layout::Dense])?;
+        let outs = self.words("outs", Vec::new())?;
+        let axes = Words { scales: &scales, layouts: &layouts, outs: &outs };
+        let tensors = self.tensors(&known, &axes)?;
+        let scalars = self.scalars(&known, &tensors, &axes)?;
         let shapes = self.shapes(&symbols)?;
         let distributions = self.words("distributions", vec![Distribution::Normal, Distribution::Zeros])?;
         let judged_on = self.one_of("judged_on", &distributions)?.unwrap_or(distributions[0]);
@@ -117,6 +141,8 @@ impl Reader<'_> {
             scalars,
             shapes,
             scales,
+            layouts,
+            outs,
             distributions,
             judged_on,
             timed_on,
@@ -163,7 +189,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn tensors(&self, known: &BTreeSet<String>, layouts: &[ScaleLayout]) -> Result<Vec<Tensor>, SpecError> {
+    fn tensors(&self, known: &BTreeSet<String>, axes: &Words<'_>) -> Result<Vec<Tensor>, SpecError> {
         let place = &self.place;
         let item = self.root.need(place, "the task", "tensors")?;
         let mut tensors: Vec<Tensor> = Vec::new();
@@ -173,7 +199,7 @@ impl Reader<'_> {
             names.push(name.clone());
             let owner = format!("[tensors.{name}]");
             let table = item.table(place, &owner)?;
-            table.only(place, &owner, &["role", "dtype", "shape", "shapes", "scales"])?;
+            table.only(place, &owner, &["role", "dtype", "shape", "shapes", "scales", "optional"])?;
             let role_item = table.need(place, &owner, "role")?;
             let role = match role_item.text(place, "role")? {
                 "input" => Role::Input,
@@ -184,6 +210,7 @@ impl Reader<'_> {
             let dtype = table.need(place, &owner, "dtype")?;
             let element = match dtype.text(place, "dtype")? {
                 "format" => ElementType::Format,
+                "out" if !axes.outs.is_empty() => ElementType::Out,
                 word => ElementType::Fixed(self.word(word, dtype.line)?),
             };
             let scales = match (role, table.get("scales")) {
@@ -202,11 +229,16 @@ impl Reader<'_> {
                 }
                 (_, None) => None,
             };
-            let shapes = self.tensor_shapes(table, &owner, known, layouts)?;
-            tensors.push(Tensor { name: name.clone(), role, element, shapes, scales });
+            let optional = match table.get("optional") {
+                None => false,
+                Some(Item { value: Value::Bool(b), .. }) if role == Role::Output => *b,
+                Some(item) => return Err(item.expected(place, "optional", "true or false, of an output")),
+            };
+            let shapes = self.tensor_shapes(table, &owner, known, axes)?;
+            tensors.push(Tensor { name: name.clone(), role, element, shapes, scales, optional });
         }
         for (role, what) in [(Role::Input, "input"), (Role::Output, "output")] {
-            if !tensors.iter().any(|t| t.role == role) {
+            if !tensors.iter().any(|t| t.role == role && !t.optional) {
                 return Err(place.error(item.line, format!("the task has no {what} among its tensors")));
             }
         }
@@ -218,27 +250,42 @@ impl Reader<'_> {
         table: &Table,
         owner: &str,
         known: &BTreeSet<String>,
-        layouts: &[ScaleLayout],
-    ) -> Result<Vec<(ScaleLayout, Vec<Formula>)>, SpecError> {
+        axes: &Words<'_>,
+    ) -> Result<Vec<(When, Vec<Formula>)>, SpecError> {
         let place = &self.place;
         match (table.get("shape"), table.get("shapes")) {
-            (Some(shape), None) => Ok(vec![(ScaleLayout::None, formulas(place, shape, "shape", known)?)]),
+            (Some(shape), None) => Ok(vec![(When::Always, formulas(place, shape, "shape", known)?)]),
             (None, Some(shapes)) => {
-                let mut by_layout = Vec::new();
-                for (layout, line, item) in &shapes.table(place, "shapes")?.entries {
-                    by_layout.push((self.word::<ScaleLayout>(layout, *line)?, formulas(place, item, layout, known)?));
+                let mut by_word = Vec::new();
+                for (word, line, item) in &shapes.table(place, "shapes")?.entries {
+                    by_word.push((self.when(word, *line, axes)?, formulas(place, item, word, known)?));
                 }
-                match layouts.iter().find(|l| !by_layout.iter().any(|(have, _)| have == *l)) {
-                    Some(l) => Err(place.error(shapes.line, format!("{owner} has no shape for scales per {l}"))),
-                    None => Ok(by_layout),
-                }
+                axes.covered(&by_word)
+                    .map_err(|l| place.error(shapes.line, format!("{owner} has no shape for scales per {l}")))?;
+                Ok(by_word)
             }
             (Some(_), Some(both)) => Err(place.error(both.line, format!("{owner} has both `shape` and `shapes`"))),
             (None, None) => Err(place.error(table.line, format!("{owner} has no `shape`"))),
         }
     }
 
-    fn scalars(&self, known: &BTreeSet<String>, tensors: &[Tensor]) -> Result<Vec<Scalar>, SpecError> {
+    /// A word of one of the axes that decide shapes.
+    fn when(&self, word: &str, line: u32, axes: &Words<'_>) -> Result<When, SpecError> {
+        if let Some(layout) = axes.layouts.iter().find(|l| l.as_str() == word) {
+            return Ok(When::Layout(*layout));
+        }
+        if let Some(out) = axes.outs.iter().find(|o| o.as_str() == word) {
+            return Ok(When::Out(*out));
+        }
+        self.word::<ScaleLayout>(word, line).map(When::Scales)
+    }
+
+    fn scalars(
+        &self,
+        known: &BTreeSet<String>,
+        tensors: &[Tensor],
+        axes: &Words<'_>,
+    ) -> Result<Vec<Scalar>, SpecError> {
         let place = &self.place;
         let Some(item) = self.root.get("scalars") else { return Ok(Vec::new()) };
         let mut names: Vec<String> = known.iter().cloned().chain(tensors.iter().map(|t| t.name.clone())).collect();
@@ -251,11 +298,21 @@ impl Reader<'_> {
             table.only(place, &owner, &["dtype", "value"])?;
             let dtype = table.need(place, &owner, "dtype")?;
             let value = table.need(place, &owner, "value")?;
-            scalars.push(Scalar {
-                name: name.clone(),
-                dtype: self.word(dtype.text(place, "dtype")?, dtype.line)?,
-                value: self::formula(place, value, "value", known)?,
-            });
+            let values = match &value.value {
+                Value::Table(by_word) => {
+                    let mut values = Vec::new();
+                    for (word, line, item) in &by_word.entries {
+                        let when = self.when(word, *line, axes)?;
+                        values.push((when, self::formula(place, item, word, known)?));
+                    }
+                    axes.covered(&values)
+                        .map_err(|l| place.error(value.line, format!("{owner} has no value for scales per {l}")))?;
+                    values
+                }
+                _ => vec![(When::Always, self::formula(place, value, "value", known)?)],
+            };
+            let dtype = self.word(dtype.text(place, "dtype")?, dtype.line)?;
+            scalars.push(Scalar { name: name.clone(), dtype, values });
         }
         Ok(scalars)
     }
@@ -376,11 +433,11 @@ impl Reader<'_> {
         let item = self.root.need(place, "the task", "tolerance")?;
         let table = item.table(place, "tolerance")?;
         const OWNER: &str = "[tolerance]";
-        table.only(place, OWNER, &["honest", "given", "factor", "floor"])?;
-        let pair = |key: &str, owner: &Table| -> Result<(f64, f64), SpecError> {
+        table.only(place, OWNER, &["honest", "given", "factor", "floor", "log_floor"])?;
+        let figures = |key: &str, owner: &Table, names: [&str; 2]| -> Result<(f64, f64), SpecError> {
             let item = owner.need(place, OWNER, key)?;
             let t = item.table(place, key)?;
-            t.only(place, key, &["rel_frobenius", "worst_row"])?;
+            t.only(place, key, &names)?;
             let one = |name: &str| -> Result<f64, SpecError> {
                 let item = t.need(place, key, name)?;
                 match item.number(place, name)? {
@@ -388,8 +445,9 @@ impl Reader<'_> {
                     _ => Err(item.expected(place, name, "a number that is not negative")),
                 }
             };
-            Ok((one("rel_frobenius")?, one("worst_row")?))
+            Ok((one(names[0])?, one(names[1])?))
         };
+        let pair = |key: &str, owner: &Table| figures(key, owner, ["rel_frobenius", "worst_row"]);
         let base = match (table.get("honest"), table.get("given")) {
             (Some(honest), None) => {
                 let t = honest.table(place, "honest")?;
@@ -417,7 +475,19 @@ impl Reader<'_> {
         };
         let (factor_rel_frobenius, factor_worst_row) = pair("factor", table)?;
         let (floor_rel_frobenius, floor_worst_row) = pair("floor", table)?;
-        Ok(Tolerance { base, factor_rel_frobenius, factor_worst_row, floor_rel_frobenius, floor_worst_row })
+        let (log_floor_rms, log_floor_worst) = match table.get("log_floor") {
+            Some(_) => figures("log_floor", table, ["rms", "worst"])?,
+            None => (0.005, 0.03),
+        };
+        Ok(Tolerance {
+            base,
+            factor_rel_frobenius,
+            factor_worst_row,
+            floor_rel_frobenius,
+            floor_worst_row,
+            log_floor_rms,
+            log_floor_worst,
+        })
     }
 
     fn thresholds(&self) -> Result<Thresholds, SpecError> {

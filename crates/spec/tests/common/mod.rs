@@ -22,8 +22,9 @@ pub fn tasks() -> TaskSet {
     let script = |name: &str| {
         (name == "reference.py").then(|| include_str!("../../../../tasks/rms_norm/reference.py").to_string())
     };
-    let texts: [(&str, &[u8]); 3] = [
+    let texts: [(&str, &[u8]); 4] = [
         ("fp8_sdpa", include_bytes!("../../../../tasks/fp8_sdpa/task.toml")),
+        ("fp8_attention", include_bytes!("../../../../tasks/fp8_attention/task.toml")),
         ("fp16_sdpa", include_bytes!("../../../../tasks/fp16_sdpa/task.toml")),
         ("rms_norm", include_bytes!("../../../../tasks/rms_norm/task.toml")),
     ];

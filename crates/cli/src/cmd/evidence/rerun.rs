@@ -120,6 +120,8 @@ impl Bench {
                 scales: r.scales.parse().into_iter().collect(),
                 distributions: r.distribution.parse().into_iter().collect(),
                 masks: vec![if r.causal { "causal" } else { "none" }.parse()?],
+                layouts: vec![r.variant.layout],
+                outs: r.variant.out.into_iter().collect(),
             };
             let compile = CompileGate::new(&self.artifacts, self.catalog.headers.clone());
             let numerics = if r.numerics == "fast" { NumericsChoice::Fast } else { NumericsChoice::Faithful };
