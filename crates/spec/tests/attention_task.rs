@@ -82,7 +82,7 @@ fn a_struct_holds_what_its_fields_say() {
 #[test]
 fn structs_that_cannot_be_are_refused_with_their_line() {
     for (from, to, word) in [
-        ("bytes = 248", "bytes = 240", "ends at 248"),
+        ("bytes = 248", "bytes = 240", "ends at 244"),
         ("bytes = 248", "bytes = 5000", "4096"),
         ("align = 8", "align = 4", "aligned to 4 only"),
         ("align = 8", "align = 6", "power of two"),
