@@ -5,7 +5,7 @@
 // Shapes: params.cuh. Rows are packed: row r of a key head is query r / group of query head r % group, 64 rows to a CTA, 16 to a warp.
 // Any Sq, Sk, group; scales per tensor, head or block of 128 tokens; causal is aligned bottom-right.
 // Assumes: WS_D 64, 128 or 256; rows on 16 bytes; nothing newer than sm_80, so its PTX runs wherever there are no kernels of a card's own.
-// Roles: four warps load a tile of 64 keys, turn e4m3 into f16 (exact) on its way to shared memory, and multiply by mma.sync with f32
+// Roles: four warps load a tile of 64 keys, turn e4m3 into f16 (exact; from sm_89 on by its instruction) on its way to shared memory, and multiply by mma.sync with f32
 // accumulators; P is f16, so this rounds less than the kernels with P in e4m3.
 //     per tile:  bar | load K, V | bar | S = Q K^T | softmax in registers | O = O a + P V
 // O is kept in units of V's current scale: where scales differ by block, their ratio goes into the rescaling that is due anyway.
@@ -36,6 +36,11 @@ WS_DEV u32 mul_f16x2(u32 a, u32 b) {
 
 // Four e4m3 bytes to four halves. An e4m3's bits at a half's place are its value times 2^-8, subnormals too.
 WS_DEV uint2 halves(u32 x) {
+#if __CUDA_ARCH__ >= 890
+    uint2 y;   // Ada has the conversion: two instructions instead of some sixteen
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}" : "=r"(y.x), "=r"(y.y) : "r"(x));
+    return y;
+#else
     constexpr u32 k256 = 0x5C005C00;
     const u32 low = __byte_perm(x, 0, 0x4140), high = __byte_perm(x, 0, 0x4342);   // one byte in each half
     u32 a = ((low & 0x007F007F) << 7) | ((low & 0x00800080) << 8), b = ((high & 0x007F007F) << 7) | ((high & 0x00800080) << 8);
@@ -49,6 +54,7 @@ WS_DEV uint2 halves(u32 x) {
         if ((m >> 24) == 0x7F) b = (b & 0xFFFF) | 0x7E000000;
     }
     return make_uint2(a, b);
+#endif
 }
 
 WS_DEV void matrices(u32 (&r)[4], u32 addr) {
