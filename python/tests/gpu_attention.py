@@ -1,6 +1,12 @@
 """What only a GPU can say: every function against f64, over random shapes, strides, layouts, masks, scales and distributions.
 
-    PYTHONPATH=python python3 python/tests/gpu_attention.py [--cases N] [--seed N] [--seconds N] [--only NAME]
+    PYTHONPATH=python python3 python/tests/gpu_attention.py [--cases N] [--seed N] [--seconds N] [--only NAME] [--launches N]
+
+Each as one command, prebuilt kernels in the cache beforehand:
+    ... gpu_attention.py --cases 2000 --seconds 120                              the property test
+    ... gpu_attention.py --only repeats --launches 100000                        bit-identical on two streams at once
+    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,portable,varlen,decode,packed,quantise
+    (also --tool initcheck, synccheck, racecheck)
 
 Needs torch and a Hopper GPU. Prints each failure with the case that makes it again, then counts; exit code 1 if any failed.
 """
@@ -19,6 +25,7 @@ import torch.nn.functional as F
 from warpsmith import attention as w
 
 E4, dev = torch.float8_e4m3fn, "cuda"
+LAUNCHES = 2000   # of check_repeats; --launches
 
 
 def draw(shape, dist, g):
@@ -288,6 +295,34 @@ def check_streams():
     assert not wrong, wrong
 
 
+def check_repeats():
+    """LAUNCHES launches of each regime, half on each of two streams at once, by graphs of 50: the same bits every time."""
+    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=300, Sk=600, D=256))
+    for causal in (False, True):
+        for shape in shapes:
+            t = inputs(**shape)
+            want = w.sdpa_fp8(*t, causal=causal)
+            torch.cuda.synchronize()
+            graphs = []
+            for _ in range(2):
+                stream, bad = torch.cuda.Stream(), torch.zeros((), dtype=torch.int64, device=dev)
+                with torch.cuda.stream(stream):
+                    w.sdpa_fp8(*t, causal=causal)   # everything is loaded before the capture
+                stream.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):
+                    for _ in range(50):
+                        bad += (w.sdpa_fp8(*t, causal=causal) != want).sum()
+                graphs.append((graph, stream, bad))
+            for _ in range(-(-LAUNCHES // 100)):
+                for graph, stream, _ in graphs:
+                    with torch.cuda.stream(stream):
+                        graph.replay()
+            torch.cuda.synchronize()
+            wrong = [int(bad) for _, _, bad in graphs]
+            assert not any(wrong), (shape, causal, wrong)
+
+
 def check_compile():
     t = inputs(Sq=300, Sk=300)
     for f in (lambda *a: w.sdpa_fp8(*a, causal=True) * 2, lambda *a: w.sdpa_fp8(*a, return_lse=True)[1] + 1,
@@ -354,7 +389,7 @@ def check_eager():
         print(f"eager {name}: {statistics.median(host):.2f} us after a wait, {(time.perf_counter() - start) / 2000 * 1e6:.2f} us back to back", flush=True)
 
 
-CHECKS = dict(graph=check_graph, streams=check_streams, compile=check_compile, errors=check_errors, eager=check_eager)
+CHECKS = dict(graph=check_graph, streams=check_streams, repeats=check_repeats, compile=check_compile, errors=check_errors, eager=check_eager)
 
 
 class _Recorded(Exception):
@@ -394,7 +429,9 @@ def main():
     ap.add_argument("--seconds", type=float, default=30, help="for each kind of case")
     ap.add_argument("--only", default="")
     ap.add_argument("--jobs", type=int, default=8, help="compilers at a time")
+    ap.add_argument("--launches", type=int, default=LAUNCHES, help="of each regime, by the check `repeats`")
     a = ap.parse_args()
+    globals()["LAUNCHES"] = a.launches
     failed = 0
     prebuild([f for n, f in CASES.items() if not a.only or n in a.only.split(",")], a.cases, a.seed, a.jobs)
     for name, f in CASES.items():
