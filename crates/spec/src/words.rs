@@ -141,7 +141,7 @@ words! {
 
 impl Default for Layout {
     fn default() -> Layout {
-        Layout::Dense
+        Layout::ALL[0]
     }
 }
 
