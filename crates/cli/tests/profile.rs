@@ -28,16 +28,10 @@ fn raw() -> String {
 
 #[cfg(unix)]
 fn with_ncu(denied: Option<&str>) -> Place {
-    use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
-    let script = "#!/bin/sh\nhere=$(dirname \"$0\")\nif [ \"$1\" = --version ]; then echo 'Version 2025.3.1.0 (build 1)'; exit 0; fi\n\
-        if [ \"$1\" = --import ]; then case \"$*\" in *'--page raw') cat \"$here/raw.csv\";; *) cat \"$here/source.csv\";; esac; exit 0; fi\n\
-        while [ $# -gt 0 ]; do case $1 in\n--log-file) log=$2; shift 2;;\n--export) report=$2; shift 2;;\n--force-overwrite) shift;;\n--*) shift 2;;\n*) break;;\nesac; done\n\
-        \"$@\"\nif [ -f \"$here/denied\" ]; then cat \"$here/denied\" > \"$log\"; exit 1; fi\n\
-        echo '==PROF== Disconnected' > \"$log\"; echo a report > \"$report.ncu-rep\"\n";
-    let file = place.path().join("ncu");
-    fs::write(&file, script).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    // A program that this process had just written might still be open in a child of another test, and not be started then.
+    let script = common::root().join("crates/cli/tests/ncu.sh");
+    std::os::unix::fs::symlink(script, place.path().join("ncu")).unwrap();
     fs::write(place.path().join("raw.csv"), raw()).unwrap();
     let source = "\"File Name\",\"level_07.cu\"\n\"Line No\",\"Source\",\"Warp Stall Sampling (All Samples)\",\"stall_barrier\"\n\"100\",\"x;\",\"75\",\"70\"\n\"101\",\"y;\",\"25\",\"1\"\n";
     fs::write(place.path().join("source.csv"), source).unwrap();
