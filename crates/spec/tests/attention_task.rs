@@ -72,7 +72,7 @@ fn a_struct_holds_what_its_fields_say() {
     assert_eq!((places[0], places[7]), ((0, "q"), (56, "lse")));
     // Hq, Sk, and the head's stride of k.
     assert_eq!((word(192), word(204), word(112)), (4, 72, 72 * 64));
-    assert_eq!(f32::from_bits(word(220) as u32), 1.442_695_f32 / 8.0);
+    assert_eq!(f32::from_bits(word(220) as u32), std::f32::consts::LOG2_E / 8.0);
     let fits = |bytes, align| plan.launches[0].fits_parameters("mine.cu", &[Parameter { bytes, align }]);
     assert!(fits(248, 8).is_ok());
     assert!(fits(256, 8).unwrap_err().message.contains("a struct of 248 bytes, but the parameter has 256"));
