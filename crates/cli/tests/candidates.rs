@@ -62,3 +62,100 @@ fn wrong_kernels_end_in_the_verdict_that_they_name() {
         );
     }
 }
+
+/// `tests/candidates/attention/attend.cu` on one setting: the exit code, and the findings' codes and tensors.
+fn attend(config: &str, more: &[&str]) -> (i32, BTreeSet<String>, Value) {
+    let file = root().join("tests/candidates/attention/attend.cu");
+    let mut args = vec!["check", file.to_str().unwrap(), "--backend", "cpu"];
+    if !config.is_empty() {
+        args.extend(["--config", config]);
+    }
+    let (code, document) = Place::new().json(&[&args[..], more].concat());
+    let results = document["results"].as_array().unwrap_or_else(|| panic!("{config} {more:?}: {document}"));
+    let of = |f: &Value| format!("{} {}", f["code"].as_str().unwrap_or(""), f["tensor"].as_str().unwrap_or(""));
+    let found = results.iter().filter_map(|r| r.get("finding")).map(of).collect();
+    (code, found, document)
+}
+
+#[test]
+fn fp8_attention_is_judged_in_every_layout_mask_scale_and_format() {
+    let rows: [(&str, &[&str], usize); 5] = [
+        ("five layouts, two masks", &["--shapes", "tiny"], 10),
+        (
+            "formats of outputs",
+            &["--shapes", "1x2x1x9x40x64", "--layout", "dense,ragged", "--out-format", "f16,e4m3"],
+            8,
+        ),
+        (
+            "queries that see nothing",
+            &["--shapes", "1x2x1x40x24x64", "--layout", "dense,lengths", "--mask", "causal"],
+            2,
+        ),
+        (
+            "scales",
+            &["--shapes", "1x2x2x5x150x64", "--layout", "paged", "--scales", "tensor,block", "--mask", "none"],
+            2,
+        ),
+        (
+            "distributions",
+            &[
+                "--shapes",
+                "3x2x1x6x40x64",
+                "--layout",
+                "tokens,paged",
+                "--mask",
+                "causal",
+                "--dist",
+                "normal,shifted,peaked,outliers,equal,constant,zeros",
+            ],
+            14,
+        ),
+    ];
+    for (what, args, workloads) in rows {
+        let (code, found, document) = attend("", args);
+        assert_eq!((code, found.len()), (0, 0), "{what}: {found:?}");
+        let results = document["results"].as_array().unwrap();
+        assert_eq!(results.len(), workloads, "{what}");
+        for r in results {
+            assert!(r["check"]["out"].is_object() && r["check"]["lse"].is_object(), "{what}: {}", r["variant"]);
+        }
+    }
+}
+
+#[test]
+fn each_mistake_of_an_attention_kernel_is_found_where_it_can_be_seen() {
+    let rows: [(&str, &[&str], &str); 17] = [
+        ("group_index", &["--layout", "dense"], "out"),
+        ("top_left", &["--layout", "dense", "--mask", "causal"], "out"),
+        ("lse_log2", &["--layout", "dense"], "lse"),
+        ("lse_no_maximum", &["--layout", "dense"], "lse"),
+        ("lse_of_scores", &["--layout", "dense"], "lse"),
+        ("head_of_lse", &["--layout", "dense"], "lse"),
+        ("first_table", &["--layout", "paged"], "out"),
+        ("page_of_32", &["--layout", "paged"], "out"),
+        ("whole_cache", &["--layout", "lengths"], "out"),
+        ("last_key_of_cache", &["--layout", "lengths"], "out"),
+        (
+            "scale_block",
+            &["--shapes", "1x2x2x5x150x64", "--layout", "dense", "--scales", "block", "--dist", "outliers"],
+            "out",
+        ),
+        ("out_scale", &["--layout", "dense", "--out-format", "e4m3"], "out"),
+        ("blind_nan", &["--shapes", "1x2x1x40x24x64", "--layout", "dense", "--mask", "causal"], "out"),
+        ("blind_lse", &["--shapes", "1x2x1x40x24x64", "--layout", "dense", "--mask", "causal"], "lse"),
+        ("keys_of_queries", &["--layout", "ragged"], "out"),
+        ("scale_of_query_head", &["--layout", "dense"], "out"),
+        ("dense_strides", &["--layout", "tokens"], "out"),
+    ];
+    let text = fs::read_to_string(root().join("tests/candidates/attention/attend.cu")).unwrap();
+    assert_eq!(text.matches("[[config]]").count(), rows.len() + 1, "each mistake of the file has a row");
+    for (config, args, tensor) in rows {
+        let mut args = args.to_vec();
+        if !args.contains(&"--shapes") {
+            args.extend(["--shapes", "tiny"]);
+        }
+        let (code, found, _) = attend(config, &args);
+        assert_eq!(code, 1, "{config} passes");
+        assert!(found.iter().any(|f| f.ends_with(tensor)), "{config}: {found:?}");
+    }
+}

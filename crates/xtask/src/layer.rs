@@ -138,7 +138,7 @@ fn requests(root: &Path) -> Result<Vec<Request>, String> {
 /// `tests/candidates`: not in the binary, but judged by tests that have no toolkit.
 fn tested(root: &Path, tasks: &TaskSet) -> Result<Vec<Candidate>, String> {
     let mut found = Vec::new();
-    for folder in ["tests/candidates/right", "tests/candidates/wrong"] {
+    for folder in ["tests/candidates/right", "tests/candidates/wrong", "tests/candidates/attention"] {
         let entries = fs::read_dir(root.join(folder)).map_err(|e| format!("{folder}: {e}"))?;
         for path in entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "cu")) {
             let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
