@@ -242,6 +242,8 @@ impl<'m> Cta<'m> {
                 break;
             }
             if std::mem::take(&mut self.parked) {
+                // What it has just stored is to be seen: whoever looked before looks again.
+                self.m.progress.fetch_add(1, Ordering::Release);
                 aside = true;
                 break;
             }

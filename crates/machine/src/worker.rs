@@ -145,9 +145,13 @@ impl<'m> Worker<'m> {
     /// Gives each waiting CTA a turn; where no more can be started, until one is done or all wait in vain.
     fn wake(&mut self, more: bool) {
         let m = self.machine;
-        let mut vain = 0;
+        let (mut vain, mut since) = (0, 0);
         while !self.waiting.is_empty() {
             let (before, count) = (m.progress.load(Acquire), self.waiting.len());
+            // A change between two rounds ends a row of vain ones as a change within a round does.
+            if before != since {
+                (vain, since) = (0, before);
+            }
             let mut passed = false;
             for _ in 0..count {
                 match self.waiting.pop_front() {
