@@ -21,6 +21,8 @@ const FORMAT: u32 = 1;
 pub enum BuildKind {
     /// `-lineinfo -DNDEBUG`
     Release,
+    /// `-lineinfo`: release, but an `assert` stays, as it does in nvcc's builds; for kernels that are nobody's candidate.
+    Asserting,
     /// `-G -DWARPSMITH_DEBUG`
     Debug,
 }
@@ -95,6 +97,7 @@ impl CompileOptions {
         }];
         match build {
             BuildKind::Release => args.extend(["-lineinfo".to_owned(), "-DNDEBUG".to_owned()]),
+            BuildKind::Asserting => args.push("-lineinfo".to_owned()),
             BuildKind::Debug => args.extend(["-G".to_owned(), "-DWARPSMITH_DEBUG".to_owned()]),
         }
         if let Some(n) = self.maxrregcount {
@@ -119,13 +122,13 @@ impl CompileOptions {
     /// ptxas's arguments for these options and this build.
     pub(crate) fn ptxas_args(&self, build: BuildKind) -> Vec<String> {
         let mut args = match build {
-            BuildKind::Release => vec!["--generate-line-info".to_owned()],
+            BuildKind::Release | BuildKind::Asserting => vec!["--generate-line-info".to_owned()],
             BuildKind::Debug => vec!["--device-debug".to_owned()],
         };
         if let Some(n) = self.maxrregcount {
             args.push(format!("--maxrregcount={n}"));
         }
-        if let (Some(n), BuildKind::Release) = (self.ptxas_level, build) {
+        if let (Some(n), BuildKind::Release | BuildKind::Asserting) = (self.ptxas_level, build) {
             args.push(format!("--opt-level={n}"));
         }
         args
@@ -200,6 +203,7 @@ impl Request {
         field(self.target.as_bytes());
         field(match self.build {
             BuildKind::Release => b"release",
+            BuildKind::Asserting => b"asserting",
             BuildKind::Debug => b"debug",
         });
         for list in [self.options.nvrtc_args(self.build), self.options.ptxas_args(self.build)] {

@@ -168,6 +168,9 @@ fn debug_code_in_a_release_build_is_reported_and_a_debug_build_is_another_artifa
         .collect();
     // NDEBUG takes the assert away.
     assert_eq!(left, [(Some("printf"), Some(8))], "{:?}", release.warnings);
+    r.build = BuildKind::Asserting;
+    let asserting = compile(&compiler, &r).unwrap();
+    assert!(asserting.ptx.contains("__assertfail") && asserting.ptx.contains(".loc"));
     r.build = BuildKind::Debug;
     let debug = compile(&compiler, &r).unwrap();
     assert_eq!(debug.build, BuildKind::Debug);

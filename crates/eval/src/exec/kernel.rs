@@ -154,7 +154,7 @@ fn compiled(request: &Request, target: &Target) -> Result<Loaded, EvalError> {
         // A mangled name is no expression of C++.
         entries: asked.iter().filter(|e| !e.starts_with("_Z")).map(|e| e.to_string()).collect(),
         target: target.name.to_string(),
-        build: BuildKind::Release,
+        build: BuildKind::Asserting,
     };
     let mut missing: Vec<(String, String)> = Vec::new();
     let mut whole = true;
