@@ -27,7 +27,7 @@
 //           multiply in f16 and an eighth of what they do in FP8. Softmax and decoding hide behind that.
 // Resources Registers at D 64: 114 (sm_89), 115 (sm_90); at 128: 136, 132; no spills. Shared memory 16,384 and 32,768 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
-// Measured  Not yet.
+// Measured  81.5 us on an H200 at 1x8x512x64, no mask, e4m3, graph replay with cold inputs.
 // From      None.
 
 #include <warpsmith/fp8.cuh>
@@ -60,6 +60,7 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
 {
     __shared__ __align__(16) float smem_k[kBlockN * kHeadDim];
     __shared__ __align__(16) float smem_v[kBlockN * kHeadDim];
+    // phase: prologue
     const u32 head = blockIdx.y, part = threadIdx.x % kLanesPerRow;
     const int m0 = blockIdx.x * kBlockM, row = m0 + threadIdx.x / kLanesPerRow;
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
@@ -82,6 +83,7 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const int cta_end = causal ? min(seqlen, m0 + kBlockM) : seqlen;  // keys that any row of the CTA sees
 
     for (int n0 = 0; n0 < cta_end; n0 += kBlockN) {
+        // phase: stage
         const size_t tile = head_offset + static_cast<size_t>(n0) * kHeadDim;
         const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
         stage_tile(smem_k, k + tile, seqlen - 1 - n0);
@@ -90,6 +92,7 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
 
 #pragma unroll 1
         for (int step = 0; step < kBlockN; step += kStep) {
+            // phase: scores
             float s[kStep], tile_max = row_max;
 #pragma unroll
             for (int n = 0; n < kStep; ++n) {
@@ -108,6 +111,7 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 s[n] = n0 + step + n < row_end ? dot * k_descale : ninf;
                 tile_max = fmaxf(tile_max, s[n]);
             }
+            // phase: softmax
             const float rescale = ptx::ex2_approx_ftz(row_max - tile_max);
             row_max = tile_max;
             row_sum *= rescale;
@@ -118,6 +122,7 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 reg_o[i].z *= rescale;
                 reg_o[i].w *= rescale;
             }
+            // phase: values
 #pragma unroll
             for (int n = 0; n < kStep; ++n) {
                 const float p = ptx::ex2_approx_ftz(s[n] - row_max);
@@ -134,9 +139,11 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 }
             }
         }
+        // phase: stage
         __syncthreads();
     }
 
+    // phase: store
     const float descale = warpsmith::head_scale(v_scale, head) / row_sum;
     if (row < seqlen) {
         uint2* gmem_o = reinterpret_cast<uint2*>(out + head_offset + static_cast<size_t>(row) * kHeadDim);

@@ -30,7 +30,7 @@
 //           rather 1.5 to 2: scores, probabilities and 16 x D floats of P V a tile all pass through it.
 // Resources Registers at D 64: 124 (sm_89), 128 (sm_90); at 128: 198, 196; no spills. Shared memory 35,840 and 39,424 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
-// Measured  Not yet.
+// Measured  19.2 us on an H200 at 1x8x512x64, no mask, e4m3, graph replay with cold inputs: 1.99 times level 02's speed.
 // From      level_02.
 
 #include <mma.h>
@@ -87,6 +87,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     __shared__ __align__(32) __half smem_v[kBlockN * kRow];
     __shared__ __align__(32) float smem_s[kWarps][16 * kRowS];  // scores, then probabilities, then what the tile adds to O
 
+    // phase: prologue
     const u32 head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 2;
     const int m0 = blockIdx.x * kBlockM, row = m0 + warp * 16 + lane / 2;
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
@@ -120,6 +121,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     for (int tile = 0; tile < tiles; ++tile) {
         const int n0 = tile * kBlockN, stage = tile % kNumStages;
         const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
+        // phase: stage
         ptx::cp_async_wait_group<kNumStages - 2>();
         __syncthreads();
         copy(tile + kNumStages - 1);
@@ -127,6 +129,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         widen_f16(smem_v, smem_codes[stage][1], threadIdx.x, kBlockN);
         __syncthreads();
 
+        // phase: scores
 #pragma unroll
         for (int nb = 0; nb < kBlockN; nb += 16) {
             FragmentS acc;  // (16, 16)
@@ -141,6 +144,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         }
         __syncwarp();
 
+        // phase: softmax
         const float4* lane_s = reinterpret_cast<const float4*>(smem_s[warp] + lane / 2 * kRowS + part * kLaneKeys);
         float s[kLaneKeys], tile_max = row_max;
 #pragma unroll
@@ -175,6 +179,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         for (int kk = 0; kk < kBlockN / 16; ++kk)
             wmma::load_matrix_sync(reg_p[kk], reinterpret_cast<const __half*>(smem_s[warp]) + kk * 16, 2 * kRowS);
 
+        // phase: values
 #pragma unroll
         for (int d0 = 0; d0 < kHeadDim; d0 += kBlockN) {  // as many columns of P V as the area has room for
             __syncwarp();
@@ -202,6 +207,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         }
     }
 
+    // phase: store
     row_sum += ptx::shfl_sync_bfly(row_sum, 1);
     const float descale = warpsmith::head_scale(v_scale, head) / row_sum;
     if (row < seqlen) {

