@@ -139,7 +139,6 @@ fp8_sdpa_level_00(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 }
             }
         }
-        // phase: stage
         __syncthreads();
     }
 

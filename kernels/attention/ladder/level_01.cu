@@ -186,7 +186,6 @@ fp8_sdpa_level_01(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
                 }
             }
         }
-        // phase: stage
         __syncthreads();
     }
 

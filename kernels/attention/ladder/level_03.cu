@@ -99,6 +99,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const int cta_end = causal ? min(seqlen, m0 + kBlockM) : seqlen;  // keys that any row of the CTA sees
     const int tiles = (cta_end + kBlockN - 1) / kBlockN;
     const auto copy = [&](int tile) {
+        // phase: stage
         if (tile < tiles) {
             const size_t first = head_offset + static_cast<size_t>(tile) * kTileBytes;
             copy_tile(smem_codes[tile % kNumStages][0], k + first, seqlen - 1 - tile * kBlockN);
@@ -106,6 +107,7 @@ fp8_sdpa_level_03(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         }
         ptx::cp_async_commit_group();
     };
+    // phase: prologue
     for (int tile = 0; tile < kNumStages - 1; ++tile) copy(tile);
 
 #pragma unroll

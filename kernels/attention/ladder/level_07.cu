@@ -135,6 +135,7 @@ fp8_sdpa_level_07(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
     const int tiles = (cta_end + kBlockN - 1) / kBlockN;
 
     const auto copy = [&](int tile) {
+        // phase: stage
         if (tile < tiles) {
             const int n0 = tile * kBlockN;
             const size_t first = head_offset + static_cast<size_t>(n0) * kHeadDim;
@@ -144,6 +145,7 @@ fp8_sdpa_level_07(const u8* __restrict__ q, const u8* __restrict__ k, const u8* 
         }
         ptx::cp_async_commit_group();
     };
+    // phase: prologue
     copy_rows<kBlockM>(smem_q, q + head_offset + static_cast<size_t>(m0) * kHeadDim, seqlen - 1 - m0);
     ptx::cp_async_commit_group();
     for (int tile = 0; tile < kNumStages - 1; ++tile) copy(tile);
