@@ -22,6 +22,7 @@ pub mod suppressions;
 pub mod target;
 pub mod task;
 pub mod templates;
+mod tensor_map;
 pub mod words;
 pub mod workload;
 

@@ -11,6 +11,7 @@ use crate::formula::Number;
 use crate::suggest::{did_you_mean, listed};
 use crate::target;
 use crate::task::{formula, formulas, is_name};
+use crate::tensor_map::Modes;
 
 /// Workspaces, tensor maps, launches.
 const MAX_EACH: usize = 64;
@@ -112,16 +113,7 @@ impl Parser<'_> {
             ));
         }
         // The driver's constants without their common prefix; the whole constant is taken too.
-        let word = |key: &str, prefix: &str, known: &[&'static str]| -> Result<&'static str, SpecError> {
-            let Some(item) = table.get(key) else { return Ok("NONE") };
-            let text = item.text(place, key)?;
-            let short = text.strip_prefix(prefix).unwrap_or(text);
-            known
-                .iter()
-                .find(|k| k.eq_ignore_ascii_case(short))
-                .copied()
-                .ok_or_else(|| item.expected(place, key, &format!("one of {}", known.join(", "))))
-        };
+        let modes = Modes::of(table, place)?;
         Ok(TensorMap {
             name: name.to_string(),
             tensor: tensor.to_string(),
@@ -129,14 +121,10 @@ impl Parser<'_> {
             strides: optional("strides")?,
             element_strides: optional("element_strides")?,
             box_sizes,
-            swizzle: word("swizzle", "CU_TENSOR_MAP_SWIZZLE_", &["NONE", "32B", "64B", "128B"])?,
-            interleave: word("interleave", "CU_TENSOR_MAP_INTERLEAVE_", &["NONE", "16B", "32B"])?,
-            fill: word("fill", "CU_TENSOR_MAP_FLOAT_OOB_FILL_", &["NONE", "NAN_REQUEST_ZERO_FMA"])?,
-            l2_promotion: word(
-                "l2_promotion",
-                "CU_TENSOR_MAP_L2_PROMOTION_",
-                &["NONE", "L2_64B", "L2_128B", "L2_256B"],
-            )?,
+            swizzle: modes.swizzle,
+            interleave: modes.interleave,
+            fill: modes.fill,
+            l2_promotion: modes.l2_promotion,
             line,
         })
     }

@@ -4,7 +4,8 @@ use super::parse::{MAX_EACH, Reader};
 use super::scalars::{dtype, range};
 use super::*;
 use crate::document::{Item, Table};
-use crate::error::{SpecCode, SpecError, shown};
+use crate::error::{SpecCode, SpecError};
+use crate::tensor_map::Modes;
 use std::path::{Component, Path};
 
 const MAX_RANK: usize = 8;
@@ -223,15 +224,7 @@ impl Reader<'_> {
         let sizes = |key: &str, most: u64| -> Result<Option<Vec<u64>>, SpecError> {
             table.get(key).map(|i| self.sizes(i, &format!("{key} of {owner}"), most)).transpose()
         };
-        let word = |key: &str, prefix: &str, known: &[&str]| -> Result<String, SpecError> {
-            let Some(item) = table.get(key) else { return Ok("NONE".into()) };
-            let text = item.text(place, key)?;
-            let short = text.strip_prefix(prefix).unwrap_or(text);
-            let found = known.iter().find(|k| k.eq_ignore_ascii_case(short));
-            found.map(|k| k.to_string()).ok_or_else(|| {
-                item.expected(place, key, &format!("one of {}, not `{}`", known.join(", "), shown(text)))
-            })
-        };
+        let modes = Modes::of(table, place)?;
         let small = |found: Vec<u64>| found.into_iter().map(|n| n as u32).collect::<Vec<u32>>();
         let box_sizes = small(self.sizes(table.need(place, &owner, "box")?, &format!("box of {owner}"), 256)?);
         let dims = sizes("dims", 1 << 32)?.unwrap_or_else(|| shape.iter().rev().copied().collect());
@@ -264,14 +257,10 @@ impl Reader<'_> {
             strides,
             box_sizes,
             element_strides,
-            swizzle: word("swizzle", "CU_TENSOR_MAP_SWIZZLE_", &["NONE", "32B", "64B", "128B"])?,
-            interleave: word("interleave", "CU_TENSOR_MAP_INTERLEAVE_", &["NONE", "16B", "32B"])?,
-            fill: word("fill", "CU_TENSOR_MAP_FLOAT_OOB_FILL_", &["NONE", "NAN_REQUEST_ZERO_FMA"])?,
-            l2_promotion: word(
-                "l2_promotion",
-                "CU_TENSOR_MAP_L2_PROMOTION_",
-                &["NONE", "L2_64B", "L2_128B", "L2_256B"],
-            )?,
+            swizzle: modes.swizzle.into(),
+            interleave: modes.interleave.into(),
+            fill: modes.fill.into(),
+            l2_promotion: modes.l2_promotion.into(),
         })
     }
 }
