@@ -6,6 +6,8 @@
 //!     layer [--check] [--all]   add to the committed layer of artifacts what it lacks, or see that it is fresh; all: compile each again
 //!     ladder-table              README's table of the ladder, from the newest run in benches/results
 //!     mutants [--check]         make the artifacts of the mutation suite, or see that they are fresh
+//!     mutants --write DIR       each mutant and each clean twin as a file that `check` takes on sm_90, for benches/mutants_sanitizer.py
+//!     mutants --table FILE      docs/mutants.md: what compute-sanitizer and a comparison of values find of them, from that script's results
 //!     forms                     docs/ptx-support.md, from the table of instruction forms
 //!     conformance [OPTION ...]  each instruction form on the machine and on a GPU: --backend gpu --bless
 //!     num-digests INCLUDE_DIR   conversion tables from NVIDIA's headers, compared with the committed digests
@@ -39,6 +41,8 @@ fn main() -> ExitCode {
         ["layer", "--check", "--all"] => layer::check(&root(), true),
         ["mutants"] => mutants::make(&root()),
         ["mutants", "--check"] => mutants::check(&root()),
+        ["mutants", "--write", folder] => mutants::write(&root(), Path::new(folder)),
+        ["mutants", "--table", results] => mutants::page(&root(), Path::new(results)),
         ["num-digests", ..] => num_digests::run(),
         ["attention-kernels"] => attention_kernels::make(&root()),
         ["wheel", rest @ ..] => attention_kernels::wheel(&root(), rest),
@@ -49,7 +53,7 @@ fn main() -> ExitCode {
         ]),
         ["conformance", rest @ ..] => cargo(&[&["run", "--release", "-p", "warpsmith-conformance", "--"][..], rest].concat()),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] [--all] | mutants [--check] | num-digests INCLUDE_DIR | killed [N] | forms | conformance | gpu-tests"
+        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] [--all] | mutants [--check | --write DIR | --table FILE] | num-digests INCLUDE_DIR | killed [N] | forms | conformance | gpu-tests"
             .into()),
     };
     match done {

@@ -2,6 +2,12 @@
 //! must find nothing. `tests/mutants/mutants.toml` says which; their artifacts are `tests/mutants/layer.bin`, made by the pinned
 //! toolkit, so that the suite (the test below) needs no compiler.
 
+mod files;
+mod table;
+
+pub use files::write;
+pub use table::page;
+
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,8 +35,7 @@ struct Mutant {
     replace: String,
     /// Which occurrence, from 1; without it there has to be one.
     nth: Option<usize>,
-    /// Kinds of findings, one of which has to be there; `incorrect` for wrong values.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the test reads it"))]
+    /// Kinds of findings, one of which has to be there; `incorrect` for wrong values. The first is the class that it is counted in.
     expect: Vec<String>,
     shape: Option<String>,
     mask: Option<String>,
@@ -55,12 +60,25 @@ struct Case {
     workload: Workload,
 }
 
-fn table(root: &Path) -> Result<Vec<Mutant>, String> {
+fn read_table(root: &Path) -> Result<Vec<Mutant>, String> {
     let text = fs::read_to_string(root.join(TABLE)).map_err(|e| format!("{TABLE}: {e}"))?;
     toml::from_str::<Table>(&text).map(|t| t.mutant).map_err(|e| format!("{TABLE}: {e}"))
 }
 
 impl Mutant {
+    /// What a file is judged under; its clean twin is judged once under each.
+    fn conditions(&self) -> [Option<String>; 4] {
+        [Some(self.file.clone()), self.shape.clone(), self.mask.clone(), self.config.clone()]
+    }
+
+    fn shape(&self) -> String {
+        self.shape.clone().unwrap_or_else(|| SHAPE.to_string())
+    }
+
+    fn mask(&self) -> Mask {
+        if self.mask.as_deref() == Some("causal") { Mask::Causal } else { Mask::None }
+    }
+
     fn apply(&self, source: &str) -> Result<String, String> {
         let count = source.matches(&self.find).count();
         let at = match (self.nth, count) {
@@ -76,10 +94,10 @@ impl Mutant {
 /// All mutants, and each of their files as it is under the same conditions.
 fn cases(root: &Path, tasks: &TaskSet) -> Result<Vec<Case>, String> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
-    for m in table(root)? {
+    for m in read_table(root)? {
         let source = fs::read_to_string(root.join(&m.file)).map_err(|e| format!("{}: {e}", m.file))?;
         let mutated = m.apply(&source)?;
-        if seen.insert((m.file.clone(), m.shape.clone(), m.mask.clone(), m.config.clone())) {
+        if seen.insert(m.conditions()) {
             found.push(case(tasks, &m, &source, None)?);
         }
         found.push(case(tasks, &m, &mutated, Some(m.clone()))?);
@@ -99,9 +117,7 @@ fn case(tasks: &TaskSet, m: &Mutant, source: &str, mutant: Option<Mutant>) -> Re
             candidate.settings(&asked).map_err(text)?.into_iter().next().ok_or("no setting")?
         }
     };
-    let masks = vec![if m.mask.as_deref() == Some("causal") { Mask::Causal } else { Mask::None }];
-    let shapes = vec![m.shape.clone().unwrap_or_else(|| SHAPE.to_string())];
-    let asked = WorkloadRequest { shapes, masks, ..Default::default() };
+    let asked = WorkloadRequest { shapes: vec![m.shape()], masks: vec![m.mask()], ..Default::default() };
     let workload = expand(task, &candidate, &asked).map_err(text)?.into_iter().next().ok_or("no workload")?;
     let subject = Subject {
         canonical: warpsmith_builtin::canonical_name(&m.file).to_string(),

@@ -17,6 +17,8 @@ use warpsmith_spec::record::{FindingRecord, Severity};
 
 /// Seconds for one tool.
 const SECONDS: u64 = 120;
+/// Seconds that a tool has for its summary.
+const SECONDS_TO_END: u64 = 20;
 /// Findings of one tool at most.
 const MOST: usize = 5;
 /// Bytes of a log that are read.
@@ -75,10 +77,10 @@ impl<'a> Sanitizer<'a> {
             seconds: SECONDS,
             ..self.backend.options().clone()
         };
-        let backend = GpuBackend::start(options).map_err(|e| failed(e.to_string()))?;
+        let backend = GpuBackend::alone(options).map_err(|e| failed(e.to_string()))?;
         let outcome = backend.run(job).map_err(|e| failed(e.to_string()))?;
-        // The tool writes its summary when the process behind it ends.
-        drop(backend);
+        // The tool writes its summary when the process behind it ends by itself; killed with it, it would write none.
+        backend.finish(SECONDS_TO_END);
         if !matches!(outcome.end, RunEnd::Completed | RunEnd::Faulted) {
             return Err(failed("the launches were not seen to execute, so its log counts for nothing".into()));
         }
