@@ -40,6 +40,7 @@ pub use error::ToolError;
 pub use fetch::{FetchEvent, fetch};
 pub use include::{IncludedFile, Resolved};
 pub use layer::{Difference, Layer, LayerBuilder, freshness};
+pub use ptx_text::{Entry as PtxEntry, entries as ptx_entries};
 pub use request::{BuildKind, CompileOptions, Request, Standard, sha256};
 pub use sass::{disassemble, disassemble_with_lines};
 pub use search::{Found, Search, find, find_or_fetch};

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 /// An entry's name and the sizes of its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     pub name: String,
+    /// In bytes, in order.
     pub params: Vec<u32>,
 }
 
@@ -38,8 +39,8 @@ fn file_directive(line: &str) -> Option<(u32, &str)> {
     Some((number.parse().ok()?, name))
 }
 
-/// All entries, in order.
-pub(crate) fn entries(ptx: &str) -> Vec<Entry> {
+/// All entries of PTX that is known to be well formed, in order.
+pub fn entries(ptx: &str) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut lines = ptx.lines();
     while let Some(line) = lines.next() {

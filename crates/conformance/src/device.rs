@@ -45,6 +45,7 @@ impl Backend for Machine {
 /// A GPU.
 pub struct Gpu {
     worker: Worker,
+    command: WorkerCommand,
     ordinal: u32,
 }
 
@@ -54,8 +55,15 @@ impl Gpu {
     /// # Errors
     /// Where there is no driver or no device.
     pub fn open(ordinal: u32) -> Result<Gpu, String> {
-        let command = WorkerCommand::this_program().map_err(|e| e.to_string())?;
-        Ok(Gpu { worker: Worker::start(&command, ordinal, SECONDS).map_err(|e| e.to_string())?, ordinal })
+        Gpu::by(WorkerCommand::this_program().map_err(|e| e.to_string())?, ordinal)
+    }
+
+    /// Starts this worker.
+    ///
+    /// # Errors
+    /// As [`Gpu::open`].
+    pub fn by(command: WorkerCommand, ordinal: u32) -> Result<Gpu, String> {
+        Ok(Gpu { worker: Worker::start(&command, ordinal, SECONDS).map_err(|e| e.to_string())?, command, ordinal })
     }
 }
 
@@ -114,7 +122,7 @@ impl Backend for Gpu {
         let ran = self.worker.run(&run, &blobs, SECONDS).map_err(|e| e.to_string())?;
         if ran.last {
             // The context is gone: the next form needs a new one.
-            *self = Gpu::open(self.ordinal)?;
+            *self = Gpu::by(self.command.clone(), self.ordinal)?;
         }
         if ran.end != End::Completed {
             return Err(format!("{}: {:?}", form.name(), ran.end));

@@ -2,6 +2,7 @@
 
 use warpsmith_conformance::device::{Backend, Gpu, Machine, numerics_of};
 use warpsmith_conformance::{Selection, run};
+use warpsmith_cuda::worker::WorkerCommand;
 use warpsmith_machine::forms::trial::{Operands, Results};
 use warpsmith_machine::forms::vectors::parse;
 use warpsmith_machine::forms::{Form, Kernel};
@@ -58,7 +59,8 @@ fn approximate_functions_have_a_distance() {
 #[test]
 #[ignore = "needs a CUDA device"]
 fn a_gpu_agrees_on_integers() {
-    let mut gpu = Gpu::open(0).expect("a device");
+    let worker = WorkerCommand::program(env!("CARGO_BIN_EXE_warpsmith-conformance"));
+    let mut gpu = Gpu::by(worker, 0).expect("a device");
     let mut ours = Machine { numerics: numerics_of(gpu.compute_capability()) };
     let report = run(&mut ours, &mut gpu, &selection("add."), &mut |_| {});
     let off: Vec<_> = report.entries.iter().filter(|e| !e.agrees()).map(|e| e.form.name()).collect();

@@ -154,12 +154,17 @@ pub fn read(tool: &str, log: &str) -> Vec<FindingRecord> {
         "Out-of-range",
         "hazard detected",
     ];
+    /// The worker asks for parameters until there are no more; that answer is no error.
+    const OURS: &str = "cuFuncGetParamInfo";
     let lines: Vec<&str> = log.lines().filter_map(|l| l.trim_end().strip_prefix("=========")).collect();
     let mut found: Vec<FindingRecord> = Vec::new();
     for (i, line) in lines.iter().enumerate() {
         let head = line.strip_prefix(' ').filter(|l| !l.starts_with(' ')).unwrap_or("");
         // The driver's own messages about a fault repeat what the tool has said of its cause.
-        if !REPORTS.iter().any(|r| head.contains(r)) || (head.contains("Program hit") && !found.is_empty()) {
+        if !REPORTS.iter().any(|r| head.contains(r))
+            || head.contains(OURS)
+            || (head.contains("Program hit") && !found.is_empty())
+        {
             continue;
         }
         let details: Vec<&str> =
@@ -222,8 +227,14 @@ mod tests {
 =========
 ========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
 ";
+        let ours = "========= COMPUTE-SANITIZER
+========= Program hit CUDA_ERROR_INVALID_VALUE (error 1) due to \"invalid argument\" on CUDA API call to cuFuncGetParamInfo.
+=========     Saved host backtrace up to driver entry point at error
+========= ERROR SUMMARY: 1 error
+";
         for (tool, log, count, line) in [
             ("memcheck", MEMCHECK, 1, Some(5)),
+            ("memcheck", ours, 0, None),
             ("racecheck", race, 1, Some(6)),
             ("initcheck", "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", 0, None),
         ] {

@@ -9,7 +9,7 @@
 use crate::backend::{Backend, Job, NumericsChoice, RunEnd, Schedule};
 use crate::error::EvalError;
 use crate::values::OutputSpec;
-use warpsmith_compile::{Artifact, BuildKind, EntryStats, ToolkitId};
+use warpsmith_compile::{Artifact, BuildKind, EntryStats, ToolkitId, ptx_entries};
 use warpsmith_spec::plan::{ResolvedArg, ResolvedLaunch, ResolvedPlan, ResolvedWorkspace, ScalarValue};
 use warpsmith_spec::record::CeilingsRecord;
 use warpsmith_spec::target::{self, Target};
@@ -150,6 +150,10 @@ fn run(backend: &dyn Backend, device: &Subject, kernel: &Kernel) -> Result<Resul
         entries: vec![EntryStats {
             expression: kernel.entry.into(),
             lowered: kernel.entry.into(),
+            params: ptx_entries(kernel.ptx)
+                .into_iter()
+                .find(|e| e.name == kernel.entry)
+                .map_or_else(Vec::new, |e| e.params),
             ..EntryStats::default()
         }],
         warnings: Vec::new(),
@@ -235,6 +239,7 @@ fn span(bytes: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::backend::{RunOutcome, Written};
+    use warpsmith_spec::plan::Parameter;
 
     /// A device whose every kernel takes 10 ms; one without a kernel for warpgroups.
     struct Fake;
@@ -248,6 +253,10 @@ mod tests {
         }
         fn run(&self, job: &Job) -> Result<RunOutcome, EvalError> {
             let launch = &job.plan.launches[0];
+            // As a worker does before it launches.
+            let sizes = &job.artifact.entry(&launch.entry).unwrap().params;
+            let parameters: Vec<_> = sizes.iter().map(|b| Parameter { bytes: *b as usize, align: 1 }).collect();
+            launch.fits_parameters("", &parameters).unwrap();
             if launch.entry == "ceiling_wgmma8" {
                 let what = "no warpgroups".to_string();
                 return Ok(RunOutcome::ended(RunEnd::Unsupported { what, file: None, line: None }));
