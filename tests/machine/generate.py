@@ -279,6 +279,11 @@ def trunc_div(a, b):
     return -q if (a < 0) != (b < 0) else q
 
 
+def field(pos, length, n):
+    """Of 32 bits their lower bytes count; of 64 the device clamps them (an H200)."""
+    return (min(pos, 255), min(length, 255)) if n == 64 else (pos & 0xFF, length & 0xFF)
+
+
 def integers():
     g = "integer"
     for t in INTS:
@@ -307,7 +312,7 @@ def integers():
             form(g, f"bfind.shiftamt.{t}", ["u32"], [t], lambda a: (lambda p: n - 1 - p if p >= 0 else -1)(((~a if t[0] == "s" and x(a) < 0 else a) & (1 << n) - 1).bit_length() - 1))
 
             def bfe(a, b, c):
-                pos, length = b & 0xFF, c & 0xFF
+                pos, length = field(b, c, n)
                 top = 0 if t[0] == "u" or length == 0 else a >> min(pos + length - 1, n - 1) & 1
                 return sum((((a >> (pos + i) & 1) if i < length and pos + i < n else top) << i) for i in range(n))
 
@@ -329,7 +334,7 @@ def integers():
         form(g, f"brev.{t}", [t], [t], lambda a: int(f"{a:0{n}b}"[::-1], 2))
 
         def bfi(a, b, c, d):
-            pos, length = c & 0xFF, d & 0xFF
+            pos, length = field(c, d, n)
             for i in range(length):
                 if pos + i < n:
                     b = b & ~(1 << (pos + i)) | (a >> i & 1) << (pos + i)
@@ -489,7 +494,7 @@ def floats():
                             form(g, f"{op}{ftz}{nan}.{fmt}", [fmt], [fmt, fmt], lambda a, b: minmax(op, fmt, ftz, nan, 0, a, b), n)
                         form(g, f"{op}{ftz}{nan}.xorsign.abs.{fmt}", [fmt], [fmt, fmt], lambda a, b: None if "nan" in (decode(fmt, a)[0], decode(fmt, b)[0]) else minmax(op, fmt, ftz, nan, 1, a, b), n)
         kinds = {"finite": lambda d, c: d[0] == "num", "infinite": lambda d, c: d[0] == "inf", "number": lambda d, c: d[0] != "nan", "notanumber": lambda d, c: d[0] == "nan",
-                 "normal": lambda d, c: d[0] == "num" and flush(fmt, c) == c and d[2] != 0, "subnormal": lambda d, c: d[0] == "num" and d[2] != 0 and flush(fmt, c) != c}
+                 "normal": lambda d, c: d[0] == "num" and flush(fmt, c) == c, "subnormal": lambda d, c: d[0] == "num" and d[2] != 0 and flush(fmt, c) != c}
         for kind, fun in kinds.items():
             form(g, f"testp.{kind}.{fmt}", ["pred"], [fmt], lambda a: int(fun(decode(fmt, a), a)), 24)
     for fmt in ("f16", "bf16"):
@@ -564,6 +569,10 @@ def converts():
         d = decode(fr, flush(fr, a) if ftz else a)
         if d[0] == "nan":
             r = None if to == "f64" else NAN[to]
+            if fr == "f64" and not (relu or satfinite):
+                # Sign and the upper bits of the payload stay (an H200).
+                e, m, _, width = layout(to)
+                r = a >> 63 << (width - 1) | ((1 << e) - 1) << m | (a & (1 << 52) - 1) >> (52 - m) | 1 << (m - 1)
             return 0 if sat else r
         if d[0] == "inf":
             r = infinity(to, d[1]) if not satfinite else rounded(to, d[1], Fraction(2) ** 1000, mode, True)
@@ -586,7 +595,7 @@ def converts():
             form(g, f"cvt.{mode}.{to}.{fr}", [to], [fr], lambda a: narrow(to, fr, mode, a), 48)
             if fr == "f32" or to == "f32":
                 if to != "bf16":
-                    form(g, f"cvt.{mode}.ftz.{to}.{fr}", [to], [fr], lambda a: narrow(to, fr, mode, a, fr == "f32" or to == "f32"), 24)
+                    form(g, f"cvt.{mode}.ftz.{to}.{fr}", [to], [fr], lambda a: narrow(to, fr, mode, a, to != "f16"), 24)
                     form(g, f"cvt.{mode}.sat.{to}.{fr}", [to], [fr], lambda a: narrow(to, fr, mode, a, sat=True), 24)
                 else:
                     form(g, f"cvt.{mode}.relu.{to}.{fr}", [to], [fr], lambda a: narrow(to, fr, mode, a, relu=True), 24)

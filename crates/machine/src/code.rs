@@ -79,6 +79,8 @@ pub enum Special {
     GridId,
     DynamicShared,
     TotalShared,
+    /// With what the system keeps.
+    AggregateShared,
     /// Half of the address of what a cooperative launch offers its grid: 1 the upper, 2 the lower.
     GridWorkspace(u8),
     /// Where cooperative groups of several warps keep their barriers.

@@ -16,6 +16,9 @@ pub enum Fill {
     Local { offset: i64, wide: bool },
 }
 
+/// Shared memory that the system keeps for itself in each CTA, from compute capability 8.0 on (CUDA C++ Programming Guide; an H200 says so too).
+const RESERVED_SHARED: u32 = 1024;
+
 /// A named range of shared memory.
 #[derive(Debug, Clone)]
 pub struct SharedRange {
@@ -124,6 +127,7 @@ impl Machine<'_> {
             Special::GridId => self.grid_id,
             Special::DynamicShared => self.launch.shared_bytes,
             Special::TotalShared => self.shared_bytes,
+            Special::AggregateShared => self.shared_bytes + RESERVED_SHARED,
             Special::GridWorkspace(1) => (self.grid_workspace >> 32) as u32,
             Special::GridWorkspace(_) => self.grid_workspace as u32,
             Special::ReservedShared => self.reserved_shared,

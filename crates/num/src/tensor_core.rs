@@ -11,12 +11,13 @@
 //! | Ampere, Ada | tf32 | 4 | 24 | all 23 bits |
 //! | Ada | e4m3, e5m2 | 16 | 13 | 13 bits |
 //! | Hopper | f16, bf16, tf32 | all of the instruction's k | 25 | all 23 bits |
+//! | Hopper, `wmma` | tf32 | 4 | 25 | all 23 bits |
 //! | Hopper, `wgmma` | e4m3, e5m2 | 32 | 13 | 13 bits |
 //! | Hopper, `mma.sync` | e4m3, e5m2 | see below | 25 | all 23 bits |
 //!
 //! Hopper has no FP8 `mma.sync`: the compiler converts to f16, runs two f16 steps, the first over the terms with k % 4 < 2 from a zero
 //! accumulator, the second over the others from the first's result, and adds C at the end with an ordinary addition (seen in the SASS
-//! of ptxas 13.0). `wmma` equals `mma.sync`. Overflow of an f32 result gives infinity, not the largest finite value, although lesser results are
+//! of ptxas 13.0). `wmma` equals `mma.sync` but for tf32. Overflow of an f32 result gives infinity, not the largest finite value, although lesser results are
 //! truncated; a NaN result is 0x7FFFFFFF (f16: 0x7FFF); a result of zero is +0; the lower 13 bits of a tf32 operand are not read.
 //!
 //! Sources: MMA-Sim (arXiv 2511.10909) for all generations; for Hopper each row and rule above was compared with an H200 (2026-11-21,
@@ -196,6 +197,8 @@ impl Plan {
         let narrow = fp8 && !unpacked;
         let chunk = match (hopper, a) {
             _ if unpacked => product.k.div_ceil(2),
+            // An m16n16k8 is two steps of four (HMMA.1684 in the SASS of ptxas 13.0, sm_90; an H200).
+            (true, Element::Tf32) if op == Op::Wmma => 4,
             (true, _) => product.k,
             _ if fp8 => 16,
             (false, Element::Tf32) => 4,

@@ -666,7 +666,7 @@ fn special(name: &str) -> Option<Special> {
         ("gridid", _) => Special::GridId,
         ("dynamic_smem_size", _) => Special::DynamicShared,
         ("total_smem_size", _) => Special::TotalShared,
-        ("aggr_smem_size", _) => Special::TotalShared,
+        ("aggr_smem_size", _) => Special::AggregateShared,
         // Not in the PTX manual: cooperative_groups/details/driver_abi.h and memory.h (CUDA 13.0).
         ("envreg1", _) => Special::GridWorkspace(1),
         ("envreg2", _) => Special::GridWorkspace(2),

@@ -86,6 +86,12 @@ fn fragment(wmma: bool, side: Side, (m, n, k): (usize, usize, usize), element: E
     Fragment { rows, cols, element, dense, places, packed, per_lane }
 }
 
+/// Registers of a fragment whose elements are distinct.
+fn registers(f: &Fragment, side: Side, (m, n, k): (usize, usize, usize), wmma: bool) -> usize {
+    let len = if wmma { fragments::wmma_len(side, m, n, k) } else { fragments::mma_len(side, m, n, k) };
+    len.div_ceil(f.packed)
+}
+
 impl Decoder<'_> {
     pub(super) fn tensor(&mut self, mnemonic: &str, i: &Instruction, m: &mut Mods) -> Option<Decoded> {
         Some(match mnemonic {
@@ -180,9 +186,12 @@ impl Decoder<'_> {
         }
         let [fa, fb, fc, fd] = fragments;
         let d_rows = self.rows(operand(i, 0)?, &fd, true)?;
-        let a_rows = self.rows(operand(i, 1)?, &fa, false)?;
-        let b_rows = self.rows(operand(i, 2)?, &fb, false)?;
+        let mut a_rows = self.rows(operand(i, 1)?, &fa, false)?;
+        let mut b_rows = self.rows(operand(i, 2)?, &fb, false)?;
         let c_rows = self.rows(operand(i, 3)?, &fc, false)?;
+        // The device reads the first of the registers that hold an element (SASS of ptxas 13.0, sm_90).
+        a_rows.truncate(registers(&fa, Side::A, dims, wmma));
+        b_rows.truncate(registers(&fb, Side::B, dims, wmma));
         let mut instr = Instr::new(Op::Mma);
         let (m, n, k) = dims;
         let and = bit_product == Some(true);

@@ -76,6 +76,18 @@ fn combine(op: AtomOp, ty: AtomTy, old: u64, b: u64, c: u64) -> u64 {
     }
 }
 
+/// [`combine`] in global memory, where a sum of f32 flushes subnormal numbers (PTX ISA 9.0, "atom"), and one of f64 leaves a NaN as it is (an H200).
+fn combine_in_global(op: AtomOp, ty: AtomTy, old: u64, b: u64, c: u64) -> u64 {
+    match (op, ty) {
+        (AtomOp::Add, AtomTy::F32) => {
+            let imm = lane_float::imm(FloatOp::Add, lane_float::F32, lane_float::RN, lane_float::FTZ);
+            lane_float::scalar(old, b, 0, imm)
+        }
+        (AtomOp::Add, AtomTy::F64) if f64::from_bits(old).is_nan() => old,
+        _ => combine(op, ty, old, b, c),
+    }
+}
+
 fn cut(bytes: usize) -> u64 {
     if bytes == 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 }
 }
@@ -236,8 +248,8 @@ fn in_global(
     let place = [offset; 32];
     let lanes = Lanes { slot, mask: 1 << l, at: &place, span: bytes, range: None };
     global_races::write(cta, w, pc, buffer, lanes, true, |_| false);
-    let old = update(buffer, offset, bytes, |old| combine(op.op, op.ty, old, b, c));
-    if combine(op.op, op.ty, old, b, c) != old {
+    let old = update(buffer, offset, bytes, |old| combine_in_global(op.op, op.ty, old, b, c));
+    if combine_in_global(op.op, op.ty, old, b, c) != old {
         cta.progressed();
     }
     if op.d.is_some() {

@@ -2,6 +2,7 @@
 //! NaN results are the canonical 0x7FFFFFFF. Source: PTX ISA 9.0, "Floating Point Instructions".
 
 use crate::code::{Instr, Op, flag};
+use crate::exec::lane_float::{self, FloatOp};
 use crate::exec::rows::*;
 
 versions! {
@@ -49,6 +50,18 @@ fn finish(t: &mut [u32; 32], flags: u8) {
     }
 }
 
+/// Products that the host has rounded up to the smallest normal number, where the device flushes them (`lane_float::is_tiny`).
+#[inline(never)]
+fn at_the_smallest(t: &mut [u32; 32], i: &Instr, (a, b, c): (&[u32; 32], &[u32; 32], &[u32; 32])) {
+    if t.iter().fold(false, |any, v| any | (v & 0x7FFF_FFFF == 0x0080_0000)) {
+        let op = if i.op == Op::MulF32 { FloatOp::Mul } else { FloatOp::Fma };
+        let imm = lane_float::imm(op, lane_float::F32, lane_float::RN, lane_float::FTZ);
+        for (l, v) in t.iter_mut().enumerate().filter(|(_, v)| **v & 0x7FFF_FFFF == 0x0080_0000) {
+            *v = lane_float::scalar(a[l].into(), b[l].into(), c[l].into(), imm) as u32;
+        }
+    }
+}
+
 /// f32 arithmetic with `.ftz` and `.sat`. PERF: one loop for all flags; the rare ones take a detour before and after it.
 #[inline(always)]
 fn float3(r: R, i: &Instr, m: u32, f: impl Fn(f32, f32, f32) -> f32) {
@@ -61,6 +74,9 @@ fn float3(r: R, i: &Instr, m: u32, f: impl Fn(f32, f32, f32) -> f32) {
     }
     for l in 0..32 {
         t[l] = canonical(f(f32::from_bits(a[l]), f32::from_bits(b[l]), f32::from_bits(c[l])).to_bits());
+    }
+    if i.flags & flag::FTZ != 0 && matches!(i.op, Op::MulF32 | Op::FmaF32) {
+        at_the_smallest(&mut t, i, (a, b, c));
     }
     if i.flags != 0 {
         finish(&mut t, i.flags);

@@ -137,10 +137,12 @@ pub fn scalar(a: u64, _b: u64, _c: u64, imm: u64) -> u64 {
     let to = KINDS[(imm & 15) as usize % KINDS.len()];
     let from = KINDS[(imm >> 4 & 15) as usize % KINDS.len()];
     let rounding = imm >> 8 & 15;
-    if to == Kind::Tf32 && from == Kind::F32 && rounding == RNA && imm & SATFINITE == 0 {
-        // Half of the last place is added to the magnitude; infinities and NaN are cut (SASS of ptxas 13.0, sm_90).
-        let finite = a & 0x7FFF_FFFF < 0x7F80_0000;
-        return (a & 0xFFFF_FFFF).wrapping_add(if finite { 0x1000 } else { 0 }) & 0xFFFF_E000;
+    if to == Kind::Tf32 && from == Kind::F32 && rounding == RNA && imm & RELU == 0 {
+        // Half of the last place is added to the magnitude; infinities and NaN are cut, and for `.satfinite` one place less, NaN too
+        // (SASS of ptxas 13.0, sm_90).
+        let finite = |v: u64| v & 0x7FFF_FFFF < 0x7F80_0000;
+        let cut = (a & 0xFFFF_FFFF).wrapping_add(if finite(a) { 0x1000 } else { 0 }) & 0xFFFF_E000;
+        return if imm & SATFINITE != 0 && !finite(cut) { cut - 0x2000 } else { cut };
     }
     let result = match (integer_of(from), integer_of(to)) {
         (Some(f), Some(t)) => integer(a, f, t, imm & SAT != 0),
@@ -176,7 +178,9 @@ fn value(a: u64, from: Kind, imm: u64) -> f64 {
         Some(f) => {
             let code = a as u32;
             let subnormal = code & f.nan() < 1 << f.mantissa_bits;
-            f.decode(if imm & FTZ != 0 && from == Kind::F32 && subnormal { code & f.sign_bit() } else { code })
+            // To f16 the device does not flush (H200; seen where it rounds up or down).
+            let flushes = imm & FTZ != 0 && from == Kind::F32 && KINDS[(imm & 15) as usize % KINDS.len()] != Kind::F16;
+            f.decode(if flushes && subnormal { code & f.sign_bit() } else { code })
         }
     }
 }
@@ -216,7 +220,7 @@ fn to_float(v: i128, to: Kind, rounding: u64, imm: u64) -> u64 {
             }
             _ => nearest,
         };
-        return r.to_bits();
+        return if imm & SAT != 0 { r.clamp(0.0, 1.0).to_bits() } else { r.to_bits() };
     };
     // Rounding to odd on the way to 53 bits, so that the second rounding is the only one that counts.
     let nearest = v as f64;
@@ -233,7 +237,33 @@ fn to_float(v: i128, to: Kind, rounding: u64, imm: u64) -> u64 {
     u64::from(finish(f, odd, rounding, imm))
 }
 
+/// A NaN from or to f64: its sign and the upper bits of its payload stay, and it is quiet (an H200). None: no such.
+fn wide_nan(a: u64, from: Kind, to: Kind, imm: u64) -> Option<u64> {
+    let plain = imm & (SAT | RELU | SATFINITE) == 0;
+    if !plain || !(from == Kind::F64 || to == Kind::F64) || !value(a, from, imm).is_nan() {
+        return None;
+    }
+    let wide = match float_of(from) {
+        None => a,
+        Some(f) => {
+            let fraction = a & ((1 << f.mantissa_bits) - 1);
+            let sign = u64::from(a as u32 & f.sign_bit() != 0) << 63;
+            sign | 0x7FF << 52 | fraction << (52 - f.mantissa_bits)
+        }
+    } | 1 << 51;
+    Some(match float_of(to) {
+        None => wide,
+        Some(f) => {
+            let top = u64::from(f.infinity()) | (wide & ((1 << 52) - 1)) >> (52 - f.mantissa_bits);
+            top | if wide >> 63 != 0 { u64::from(f.sign_bit()) } else { 0 }
+        }
+    })
+}
+
 fn float(a: u64, from: Kind, to: Kind, rounding: u64, imm: u64) -> u64 {
+    if let Some(nan) = wide_nan(a, from, to, imm) {
+        return nan;
+    }
     let v = value(a, from, imm);
     let v = if (RNI..=RPI).contains(&rounding) {
         match direction(rounding) {
@@ -247,7 +277,8 @@ fn float(a: u64, from: Kind, to: Kind, rounding: u64, imm: u64) -> u64 {
     };
     match float_of(to) {
         None => {
-            let v = if imm & SAT != 0 { if v.is_nan() { 0.0 } else { v.clamp(0.0, 1.0) } } else { v };
+            // A zero is +0 then.
+            let v = if imm & SAT != 0 { if v.is_nan() || v <= 0.0 { 0.0 } else { v.min(1.0) } } else { v };
             if v.is_nan() { 0x7FFF_FFFF_FFFF_FFFF } else { v.to_bits() }
         }
         Some(f) => {

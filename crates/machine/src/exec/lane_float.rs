@@ -187,7 +187,11 @@ fn single(a: u64, b: u64, c: u64, imm: u64) -> u64 {
         FloatOp::IsInfinite => return u64::from(ca & f.nan() == f.infinity()),
         FloatOp::IsNumber => return u64::from(!is_nan(ca)),
         FloatOp::IsNan => return u64::from(is_nan(ca)),
-        FloatOp::IsNormal => return u64::from(ca & f.nan() < f.infinity() && ca & f.nan() >= 1 << f.mantissa_bits),
+        // Zero is one for the device.
+        FloatOp::IsNormal => {
+            let v = ca & f.nan();
+            return u64::from(v < f.infinity() && (v == 0 || v >= 1 << f.mantissa_bits));
+        }
         FloatOp::IsSubnormal => return u64::from(ca & f.nan() != 0 && ca & f.nan() < 1 << f.mantissa_bits),
         _ => None,
     };
@@ -198,8 +202,21 @@ fn single(a: u64, b: u64, c: u64, imm: u64) -> u64 {
         if v.is_nan() { f.nan() } else { code }
     });
     let code = if imm & FTZ != 0 { flush(f, code) } else { code };
+    let code = if chosen.is_none() && imm & FTZ != 0 && code & f.nan() == 1 << f.mantissa_bits {
+        let (x, y, z) = (f.decode(ca), f.decode(cb), f.decode(cc));
+        if is_tiny(f, compute(op, x, y, z, rounding(imm)), rounding(imm)) { code & f.sign_bit() } else { code }
+    } else {
+        code
+    };
     let code = if imm & RELU != 0 { f.relu(code) } else { code };
     u64::from(if imm & SAT != 0 { saturate(f, code) } else { code })
+}
+
+/// Whether a value that was rounded to the smallest normal number would lie below it were there no subnormal numbers, which is where the device
+/// flushes it (H200: (1 - 2^-24) x 2^-126 is zero in f32). Scaled up, as the exponent's end is then far away.
+fn is_tiny(f: Format, v: f64, rounding: Rounding) -> bool {
+    let code = f.encode(v * 16.0, rounding, Overflow::Infinity);
+    code & f.nan() < 5 << f.mantissa_bits
 }
 
 /// `.sat`: NaN and negative to +0, above one to one.
@@ -241,20 +258,34 @@ fn compute(op: FloatOp, x: f64, y: f64, z: f64, rounding: Rounding) -> f64 {
         FloatOp::Rsqrt => 1.0 / x.sqrt(),
         FloatOp::Ex2 => libm::exp2(x),
         FloatOp::Lg2 => libm::log2(x),
-        FloatOp::Sin => libm::sin(turns(x)),
-        FloatOp::Cos => libm::cos(turns(x)),
+        FloatOp::Sin => sine(turns(x)),
+        FloatOp::Cos => cosine(turns(x)),
         FloatOp::Tanh => libm::tanh(x),
         _ => x,
     }
 }
 
 /// What the device takes the sine of: the operand times 1/(2 pi) in f32, toward zero, in turns (SASS of ptxas 13.0, sm_90); here the
-/// rest of the last turn as an angle.
+/// rest of the last turn.
 fn turns(x: f64) -> f64 {
     let f = Format::F32;
     let code = f.encode(x * f64::from(f32::from_bits(0x3E22_F983)), Rounding::TowardZero, Overflow::Infinity);
     let r = f.decode(flush(f, code));
-    (r - r.round()) * std::f64::consts::TAU
+    // Less than half of 2^-24 of a turn is none, with its sign: an H200 gives zero there, and did so up to that very point.
+    let rest = if r.fract() == 0.0 { 0f64.copysign(r) } else { r - r.round() };
+    if rest.abs() < LEAST_TURN { 0f64.copysign(rest) } else { rest }
+}
+
+/// 2^-25.
+const LEAST_TURN: f64 = 1.0 / (1u64 << 25) as f64;
+
+/// The sine of an angle in turns, and its cosine, which is zero at a quarter.
+fn sine(r: f64) -> f64 {
+    if r == 0.0 || r.abs() == 0.5 { 0f64.copysign(r) } else { libm::sin(r * std::f64::consts::TAU) }
+}
+
+fn cosine(r: f64) -> f64 {
+    if r.abs() == 0.25 { 0.0 } else { libm::cos(r * std::f64::consts::TAU) }
 }
 
 /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: from upper word to upper word.
@@ -305,9 +336,16 @@ fn directed(r: f64, rounding: Rounding, inputs: &[f64], pairs: &[(f64, f64)], sc
     }
 }
 
-/// Invalid operations give the NaN of CUDA's `math_constants.h`; a NaN operand is passed on, quiet.
+/// Invalid operations give the NaN of CUDA's `math_constants.h`; the first operand that is one is passed on, quiet.
 fn nan_of(inputs: &[f64]) -> u64 {
     inputs.iter().find(|v| v.is_nan()).map_or(0xFFF8_0000_0000_0000, |v| v.to_bits() | 1 << 51)
+}
+
+/// A fused multiply-add whose NaN is the device's: of several operands that are NaN the second, the third, then the first is passed on (an H200's
+/// `mma.sync` of f64: all of 252 outputs).
+pub fn fma64(x: f64, y: f64, z: f64) -> f64 {
+    let r = x.mul_add(y, z);
+    if r.is_nan() { f64::from_bits(nan_of(&[y, z, x])) } else { r }
 }
 
 fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
@@ -353,6 +391,8 @@ fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
             directed(s, mode, &[x], &[(x, 1.0), (-s, s)], 1.0)
         }
         FloatOp::Rsqrt => 1.0 / x.sqrt(),
+        // Additions of -0 on the device, which pass a NaN on with its sign.
+        FloatOp::Abs | FloatOp::Neg if x.is_nan() => return nan_of(&[x]),
         FloatOp::Abs => return a & !(1 << 63),
         FloatOp::Neg => return a ^ 1 << 63,
         FloatOp::CopySign => return a & 1 << 63 | b & !(1 << 63),
@@ -371,13 +411,14 @@ fn double(a: u64, b: u64, c: u64, imm: u64) -> u64 {
         FloatOp::IsInfinite => return u64::from(x.is_infinite()),
         FloatOp::IsNumber => return u64::from(!x.is_nan()),
         FloatOp::IsNan => return u64::from(x.is_nan()),
-        FloatOp::IsNormal => return u64::from(x.is_normal()),
+        FloatOp::IsNormal => return u64::from(x.is_normal() || x == 0.0),
         FloatOp::IsSubnormal => return u64::from(x.is_subnormal()),
         _ => compute(op, x, y, z, mode),
     };
     let inputs = match op {
-        FloatOp::Fma => &[x, y, z][..],
-        FloatOp::Add | FloatOp::Sub | FloatOp::Mul | FloatOp::Div => &[x, y][..],
+        FloatOp::Fma => &[y, z, x][..],
+        FloatOp::Add | FloatOp::Sub | FloatOp::Mul => &[y, x][..],
+        FloatOp::Div => &[x, y][..],
         _ => &[x][..],
     };
     if r.is_nan() { nan_of(inputs) } else { r.to_bits() }

@@ -76,17 +76,15 @@ lanes! {
     min_relu_s32(a, b, _c, _i) = (a as i32).min(b as i32).max(0) as u64;
     min_s16(a, b, _c, _i) = s16(a).min(s16(b)) as u64;
     max_s16(a, b, _c, _i) = s16(a).max(s16(b)) as u64;
-    /// Division by zero gives all ones: unspecified in the ISA, and so on hardware.
-    /// PTX leaves division by zero open. What ptxas 13.0 compiles for sm_90: all ones for quotient and rest of 32 and 64 bits; of 16 bits the
-    /// quotient is zero and the rest the dividend.
-    div_s16(a, b, _c, _i) = if b as u16 == 0 { 0 } else { s16(a).wrapping_div(s16(b)) as u64 };
-    div_u16(a, b, _c, _i) = a.checked_div(b).unwrap_or(0);
+    /// PTX leaves division by zero open: all ones for quotient and rest (H200).
+    div_s16(a, b, _c, _i) = if b as u16 == 0 { 0xFFFF } else { s16(a).wrapping_div(s16(b)) as u64 };
+    div_u16(a, b, _c, _i) = a.checked_div(b).unwrap_or(0xFFFF);
     div_s32(a, b, _c, _i) = if b as u32 == 0 { u64::MAX } else { (a as i32).wrapping_div(b as i32) as u32 as u64 };
     div_u32(a, b, _c, _i) = a.checked_div(b).unwrap_or(u64::MAX);
     div_s64(a, b, _c, _i) = if b == 0 { u64::MAX } else { (a as i64).wrapping_div(b as i64) as u64 };
     div_u64(a, b, _c, _i) = a.checked_div(b).unwrap_or(u64::MAX);
-    rem_s16(a, b, _c, _i) = if b as u16 == 0 { a } else { s16(a).wrapping_rem(s16(b)) as u64 };
-    rem_u16(a, b, _c, _i) = a.checked_rem(b).unwrap_or(a);
+    rem_s16(a, b, _c, _i) = if b as u16 == 0 { 0xFFFF } else { s16(a).wrapping_rem(s16(b)) as u64 };
+    rem_u16(a, b, _c, _i) = a.checked_rem(b).unwrap_or(0xFFFF);
     rem_s32(a, b, _c, _i) = if b as u32 == 0 { u64::MAX } else { (a as i32).wrapping_rem(b as i32) as u32 as u64 };
     rem_u32(a, b, _c, _i) = a.checked_rem(b).unwrap_or(u64::MAX);
     rem_s64(a, b, _c, _i) = if b == 0 { u64::MAX } else { (a as i64).wrapping_rem(b as i64) as u64 };
@@ -115,7 +113,7 @@ lanes! {
     brev(a, _b, _c, imm) = a.reverse_bits() >> (64 - 8 * (imm & 0xFF));
     bfe(a, b, c, imm) = {
         let msb = 8 * (imm & 0xFF) as u32 - 1;
-        let (pos, len) = (b as u32 & 0xFF, c as u32 & 0xFF);
+        let (pos, len) = field(b as u32, c as u32, msb + 1);
         let signed = imm & 0x100 != 0;
         let sign = if !signed || len == 0 { 0 } else { a >> (pos + len - 1).min(msb) & 1 };
         let shifted = if pos > msb { 0 } else { a >> pos };
@@ -217,9 +215,15 @@ pub fn prmt(a: u32, b: u32, selector: u32) -> u32 {
     })
 }
 
+/// Position and length of a bit field: of 32 bits their lower bytes count; of 64, where the device shifts instead (SASS of ptxas 13.0, sm_90; an
+/// H200), all of their bits.
+fn field(pos: u32, len: u32, bits: u32) -> (u32, u32) {
+    if bits == 64 { (pos.min(0xFF), len.min(0xFF)) } else { (pos & 0xFF, len & 0xFF) }
+}
+
 /// `bfi`: bits of `a` put into `b` at `pos`, `len` of them.
 pub fn bfi(a: u64, b: u64, pos: u32, len: u32, bits: u32) -> u64 {
-    let (pos, len) = (pos & 0xFF, len & 0xFF);
+    let (pos, len) = field(pos, len, bits);
     if pos >= bits || len == 0 {
         return b;
     }
@@ -234,6 +238,10 @@ fn find_nth_set(mask: u32, base: u32, offset: i32) -> u32 {
     }
     if offset == 0 {
         return if mask >> base & 1 == 1 { base } else { u32::MAX };
+    }
+    // The device negates it, which changes nothing, and takes the first bit for found (an H200).
+    if offset == i32::MIN {
+        return 0;
     }
     let (mut left, step) = (offset.unsigned_abs(), if offset > 0 { 1i64 } else { -1 });
     let mut at = i64::from(base);

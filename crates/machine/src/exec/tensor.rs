@@ -9,6 +9,7 @@ use crate::api::FindingKind;
 use crate::code::{Area, Elem, Fragment, Instr, MmaOp, Pc, RowId, WmmaMemOp};
 use crate::cta::Cta;
 use crate::exec::converts::{f16_to_f32, f32_to_f16};
+use crate::exec::lane_float;
 use crate::exec::memory::{address_undefined, addresses, bad_access};
 use crate::exec::{region, sub_byte, undefined};
 use crate::registers::Registers;
@@ -232,7 +233,8 @@ fn doubles(w: &mut Warp, op: &MmaOp) {
             let (r, c) = op.d.places[n * 32 + l];
             let (r, c) = (usize::from(r), usize::from(c));
             // A chain of IEEE fused multiply-adds, in order of k.
-            let sum = (0..op.k).fold(f64::from_bits(rows[n][l]), |s, k| a[r * op.k + k].mul_add(b[c * op.k + k], s));
+            let sum = (0..op.k)
+                .fold(f64::from_bits(rows[n][l]), |s, k| lane_float::fma64(a[r * op.k + k], b[c * op.k + k], s));
             *v = sum.to_bits();
         }
         w.regs.put64(*row, &t, u32::MAX);
