@@ -1,12 +1,14 @@
 """The functions' arguments, shapes and compilation, on tensors without data: needs torch, no GPU. Skipped where torch is missing."""
 import inspect
 import logging
+import os
 import pathlib
 import sys
 import unittest
 import warnings
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+if not os.environ.get("WARPSMITH_INSTALLED"):   # else the wheel is tested
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 try:
     import torch
     from torch._subclasses import FakeTensorMode
@@ -31,15 +33,29 @@ def tensors(B=2, Hq=4, Hkv=2, Sq=100, Sk=300, D=64, **changed):
 # What is wrong -> the error it must be. Keywords are sdpa_fp8's.
 WRONG = [
     ("q is no tensor", dict(q=lambda t: 3), {}, TypeError),
+    ("q is None", dict(q=lambda t: None), {}, TypeError),
+    ("q is a list", dict(q=lambda t: [[1.0]]), {}, TypeError),
+    ("q is e5m2", dict(q=lambda t: torch.empty(2, 4, 100, 64, dtype=torch.float8_e5m2, device="cuda")), {}, TypeError),
     ("q is bf16", dict(q=lambda t: t["q"].to(torch.bfloat16)), {}, TypeError),
     ("bytes of torch's own", dict(k=lambda t: t["k"].view(torch.uint8)), {}, TypeError),
     ("v on the CPU", dict(v=lambda t: torch.empty(2, 2, 300, 64, dtype=torch.float8_e4m3fn, device="cpu")), {}, ValueError),
+    ("q on the CPU", dict(q=lambda t: torch.empty(2, 4, 100, 64, dtype=torch.float8_e4m3fn, device="cpu")), {}, ValueError),
+    ("k on another GPU", dict(k=lambda t: torch.empty(2, 2, 300, 64, dtype=torch.float8_e4m3fn, device="cuda:1")), {}, ValueError),
     ("three dimensions", dict(q=lambda t: t["q"][0]), {}, ValueError),
     ("heads that do not divide", dict(q=lambda t: t["q"][:, :3], q_scale=lambda t: t["q_scale"][:, :3]), {}, ValueError),
     ("another batch", dict(q=lambda t: t["q"][:1], q_scale=lambda t: t["q_scale"][:1]), {}, ValueError),
     ("k longer than v", dict(v=lambda t: t["v"][:, :, :299]), {}, ValueError),
     ("last dimension not contiguous", dict(k=lambda t: t["k"].transpose(2, 3).contiguous().transpose(2, 3)), {}, ValueError),
     ("head dimension 32", dict(q=lambda t: t["q"][..., :32], k=lambda t: t["k"][..., :32], v=lambda t: t["v"][..., :32]), {}, ValueError),
+    ("head dimension 96", dict(q=lambda t: torch.empty(2, 4, 100, 96, dtype=torch.float8_e4m3fn, device="cuda"),
+                               k=lambda t: torch.empty(2, 2, 300, 96, dtype=torch.float8_e4m3fn, device="cuda"),
+                               v=lambda t: torch.empty(2, 2, 300, 96, dtype=torch.float8_e4m3fn, device="cuda")), {}, ValueError),
+    ("v of another head dimension", dict(v=lambda t: torch.empty(2, 2, 300, 128, dtype=torch.float8_e4m3fn, device="cuda")), {}, ValueError),
+    ("keys without heads", dict(k=lambda t: t["k"][:, :0], v=lambda t: t["v"][:, :0]), {}, ValueError),
+    ("last dimension expanded", dict(q=lambda t: t["q"][..., :1].expand(2, 4, 100, 64)), {}, ValueError),
+    ("scale of one element", dict(k_scale=lambda t: torch.empty(1, device="cuda")), {}, ValueError),
+    ("scale in f16", dict(q_scale=lambda t: t["q_scale"].half()), {}, TypeError),
+    ("scale on another GPU", dict(k_scale=lambda t: torch.empty((), device="cuda:1")), {}, ValueError),
     ("scale in f64", dict(q_scale=lambda t: t["q_scale"].double()), {}, TypeError),
     ("scale of q's heads for k", dict(k_scale=lambda t: torch.empty(2, 4, device="cuda")), {}, ValueError),
     ("scale with too many blocks", dict(v_scale=lambda t: torch.empty(2, 2, 4, device="cuda")), {}, ValueError),
@@ -48,11 +64,37 @@ WRONG = [
     ("output in f32", {}, dict(out_dtype=torch.float32), TypeError),
     ("softmax_scale 0", {}, dict(softmax_scale=0.0), ValueError),
     ("softmax_scale nan", {}, dict(softmax_scale=float("nan")), ValueError),
+    ("softmax_scale negative", {}, dict(softmax_scale=-0.1), ValueError),
+    ("softmax_scale infinite", {}, dict(softmax_scale=float("inf")), ValueError),
+    ("softmax_scale is a word for a number", {}, dict(softmax_scale="0.5"), TypeError),
+    ("softmax_scale is a truth value", {}, dict(softmax_scale=True), TypeError),
+    ("softmax_scale is on the device", {}, dict(softmax_scale=lambda: torch.empty((), device="cuda")), TypeError),
+    ("causal is text", {}, dict(causal="yes"), TypeError),
+    ("return_lse is None", {}, dict(return_lse=None), TypeError),
+    ("output is text", {}, dict(out_dtype="bfloat16"), TypeError),
     ("softmax_scale is text", {}, dict(softmax_scale="x"), TypeError),
     ("out_scale without its dtype", {}, dict(out_scale=2.0), ValueError),
     ("out_scale negative", {}, dict(out_scale=-1.0, out_dtype=None), ValueError),
     ("mode", {}, dict(mode="faster"), ValueError),
 ]
+
+
+class _Whole:
+    """A whole number of another library."""
+    def __init__(self, n):
+        self.n = n
+
+    def __index__(self):
+        return self.n
+
+
+class _Foreign:
+    """An array whose library refuses to hand it over."""
+    def __dlpack__(self, **_):
+        raise BufferError("not exportable")
+
+    def __dlpack_device__(self):
+        return (2, 0)
 
 
 class Arguments(unittest.TestCase):
@@ -61,8 +103,27 @@ class Arguments(unittest.TestCase):
             for what, changed, keywords, error in WRONG:
                 if keywords.get("out_dtype", 0) is None:
                     keywords = dict(keywords, out_dtype=torch.float8_e4m3fn)
+                keywords = {n: x() if callable(x) and not isinstance(x, torch.dtype) else x for n, x in keywords.items()}
                 with self.subTest(what), self.assertRaises(error):
                     w.sdpa_fp8(**tensors(**changed), **keywords)
+
+    def test_without_a_device_wrong_ones_raise_too(self):
+        """Real tensors of the CPU, and arrays of other libraries: no driver is needed to say no."""
+        e = lambda *s: torch.empty(*s, dtype=torch.float8_e4m3fn)
+        one = torch.ones(())
+        for error, q in ((ValueError, e(1, 1, 8, 64)), (TypeError, torch.ones(1, 1, 8, 64)), (TypeError, _Foreign()), (TypeError, "q"), (TypeError, 1.0), (TypeError, None)):
+            with self.subTest(q=type(q)), self.assertRaises(error):
+                w.sdpa_fp8(q, e(1, 1, 8, 64), e(1, 1, 8, 64), one, one, one)
+            with self.assertRaises(error):
+                w.sdpa_fp8_varlen(q, e(8, 1, 64), e(8, 1, 64), one, one, one, one, one, 8, 8)
+            with self.assertRaises(error):
+                w.decode_fp8(q, e(1, 8, 1, 64), e(1, 8, 1, 64), one, one, one, one)
+            with self.assertRaises(error):
+                w.sdpa_fp8_packed(q, w.pack_kv(torch.ones(1, 1, 8, 64), torch.ones(1, 1, 8, 64)), one)
+        with self.assertRaises(TypeError):
+            w.sdpa_fp8_packed(e(1, 1, 8, 64), (e(1, 1, 8, 64),) * 4, one)
+        with self.assertRaises(TypeError):   # keywords only, as published
+            w.sdpa_fp8(*(e(1, 1, 8, 64),) * 3, one, one, one, True)
 
     def test_right_ones_have_the_shapes_that_are_promised(self):
         with FakeTensorMode():
@@ -72,6 +133,18 @@ class Arguments(unittest.TestCase):
                 self.assertEqual((tuple(lse.shape), lse.dtype), ((2, 4, 100), torch.float32))
             layouts = tensors(q=lambda t: t["q"].transpose(1, 2).contiguous().transpose(1, 2), k=lambda t: t["k"][:, :1].expand(2, 2, 300, 64))
             self.assertEqual(tuple(w.sdpa_fp8(**layouts).shape), (2, 4, 100, 64))
+            for D in (64, 128, 256):
+                for sizes in (dict(B=0), dict(Hq=0, Hkv=0), dict(Sq=0), dict(Sk=0), dict(Sq=1), dict(Hq=8, Hkv=1)):
+                    with self.subTest(D=D, **sizes):
+                        out, lse = w.sdpa_fp8(**tensors(D=D, **sizes), return_lse=True, causal=1)
+                        shape = [sizes.get(n, given) for n, given in (("B", 2), ("Hq", 4), ("Sq", 100))]
+                        self.assertEqual((list(out.shape), list(lse.shape)), (shape + [D], shape))
+            for scale in ((), (2, 2), (2, 2, 3)):
+                t = tensors(k_scale=lambda t: torch.empty(scale, device="cuda"), v_scale=lambda t: torch.empty(1, 1, 1, device="cuda").expand(2, 2, 3))
+                self.assertEqual(tuple(w.sdpa_fp8(**t, softmax_scale=1).shape), (2, 4, 100, 64))
+            # Expanded over the batch, heads and tokens alike: the last dimension alone has to be contiguous.
+            t = tensors(k=lambda t: t["k"][:1, :1].expand(2, 2, 300, 64), v=lambda t: t["v"][:, :, :1].expand(2, 2, 300, 64))
+            self.assertEqual(tuple(w.sdpa_fp8(**t).shape), (2, 4, 100, 64))
 
     def test_varlen_and_decode(self):
         with FakeTensorMode():
@@ -81,7 +154,11 @@ class Arguments(unittest.TestCase):
                                                                     kw.pop("max_q", 40), 50, **kw)
             out, lse = call(return_lse=True)
             self.assertEqual((tuple(out.shape), tuple(lse.shape)), ((70, 8, 128), (8, 70)))
-            for error, kw in ((TypeError, dict(cu_q=cu.long())), (ValueError, dict(cu_k=cu[:3])), (ValueError, dict(max_q=-1))):
+            self.assertEqual(tuple(call(max_q=_Whole(40)).shape), (70, 8, 128))
+            for error, kw in ((TypeError, dict(cu_q=cu.long())), (ValueError, dict(cu_k=cu[:3])), (ValueError, dict(max_q=-1)), (TypeError, dict(max_q=4.0)),
+                              (TypeError, dict(max_q=True)), (TypeError, dict(max_q=cu[0])), (TypeError, dict(cu_q=None)), (ValueError, dict(cu_q=cu.cpu())),
+                              (ValueError, dict(cu_q=cu[:0])), (ValueError, dict(cu_q=torch.empty(8, dtype=torch.int32, device="cuda")[::2])),
+                              (TypeError, dict(causal=None)), (ValueError, dict(softmax_scale=0))):
                 with self.assertRaises(error):
                     call(**kw)
             table = torch.empty(3, 7, dtype=torch.int32, device="cuda")
@@ -89,7 +166,9 @@ class Arguments(unittest.TestCase):
             self.assertEqual(tuple(decode(e(3, 500, 2, 128), e(3, 500, 2, 128)).shape), (3, 8, 1, 128))
             self.assertEqual(tuple(decode(e(20, 16, 2, 128), e(20, 16, 2, 128), page_table=table).shape), (3, 8, 1, 128))
             for error, args, kw in ((ValueError, (e(20, 16, 2, 128), e(20, 16, 2, 128)), {}), (TypeError, (e(20, 16, 2, 128),) * 2, dict(page_table=table.float())),
-                                    (ValueError, (e(20, 16, 2, 128),) * 2, dict(page_table=table[:2]))):
+                                    (ValueError, (e(20, 16, 2, 128),) * 2, dict(page_table=table[:2])), (TypeError, (None, None), {}),
+                                    (ValueError, (e(3, 500, 2, 128), e(3, 500, 1, 128)), {}), (ValueError, (e(3, 500, 3, 128),) * 2, {}),
+                                    (ValueError, (e(20, 16, 2, 128),) * 2, dict(page_table=table.cpu())), (TypeError, (e(3, 500, 2, 128),) * 2, dict(return_lse="no"))):
                 with self.assertRaises(error):
                     decode(*args, **kw)
 
@@ -132,6 +211,20 @@ class Quantisation(unittest.TestCase):
                 w.pack_kv(*bad)
 
 
+    def test_no_gradient_and_odd_values(self):
+        x = torch.randn(1, 1, 9, 64, requires_grad=True)
+        codes, scale = w.quantize_fp8(x)
+        self.assertFalse(codes.requires_grad or scale.requires_grad)
+        kv = w.pack_kv(x, x)
+        self.assertFalse(any(t is not None and t.requires_grad for t in kv))
+        for shape in ((0, 2, 3, 64), (2, 0, 3, 64), (2, 2, 0, 64)):
+            for kind, want in (("tensor", ()), ("head", shape[:2]), ("block", (*shape[:2], -(-shape[2] // 128)))):
+                codes, scale = w.quantize_fp8(torch.empty(shape, dtype=torch.bfloat16), kind)
+                self.assertEqual((tuple(codes.shape), tuple(scale.shape), codes.dtype, scale.dtype), (shape, want, torch.float8_e4m3fn, torch.float32))
+        odd = torch.randn(2, 3, 4, 64).transpose(1, 3)   # no dimension where it was
+        self.assertEqual(w.quantize_fp8(odd)[0].shape, odd.shape)
+
+
 class DropIn(unittest.TestCase):
     def test_falls_back_with_one_warning_and_torchs_own_result(self):
         q, k, v = (torch.randn(2, 4, 33, 64) for _ in range(3))
@@ -141,6 +234,22 @@ class DropIn(unittest.TestCase):
                 ours = w.sdpa(q, k, v, **keywords)
                 self.assertTrue(torch.equal(ours, torch.nn.functional.scaled_dot_product_attention(q, k, v, **keywords)))
         self.assertEqual(len(caught), 2)   # a mask, and f32
+
+    def test_what_it_does_not_take_goes_to_torch_unchanged(self):
+        F = torch.nn.functional.scaled_dot_product_attention
+        h = lambda *s: torch.randn(*s, dtype=torch.bfloat16)
+        q, k, v = h(2, 4, 33, 64), h(2, 2, 40, 64), h(2, 2, 40, 64)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for args, keywords in (((q, k, v), dict(enable_gqa=True)), ((q, k, v), dict(enable_gqa=True, is_causal=True, scale=-0.3)), ((q[0, 0],) * 3, {}),
+                                   ((h(2, 4, 33, 96),) * 3, dict(scale=float("inf"))), ((h(0, 4, 3, 64),) * 3, {})):
+                self.assertTrue(torch.equal(w.sdpa(*args, **keywords).nan_to_num(), F(*args, **keywords).nan_to_num()))
+            x = torch.randn(1, 1, 5, 64, requires_grad=True)
+            w.sdpa(x, x, x).sum().backward()
+            self.assertIsNotNone(x.grad)
+            for bad in ((None, k, v), (q, k, v.double())):
+                with self.assertRaises((TypeError, ValueError, RuntimeError)):
+                    w.sdpa(*bad)
 
 
 class Compiled(unittest.TestCase):
@@ -159,6 +268,42 @@ class Compiled(unittest.TestCase):
             graph = torch.export.export(model, inputs, strict=True).graph
         called = {str(n.target) for n in graph.nodes if n.op == "call_function"}
         self.assertTrue({"warpsmith.sdpa_fp8.default", "warpsmith.quantize_fp8.default"} <= called, called)
+
+    def test_every_op_has_a_fake_kernel_that_says_what_the_function_gives(self):
+        ops = torch.ops.warpsmith
+        with FakeTensorMode():
+            t = list(tensors().values())
+            e = lambda *s: torch.empty(*s, dtype=torch.float8_e4m3fn, device="cuda")
+            one, cu = torch.empty((), device="cuda"), torch.empty(3, dtype=torch.int32, device="cuda")
+            x = torch.empty(2, 4, 100, 64, dtype=torch.bfloat16, device="cuda")
+            kv = ops.pack_kv(x, x)
+            rows = [
+                (ops.sdpa_fp8(*t, True, None, torch.float16, None, True), [(2, 4, 100, 64), (2, 4, 100)]),
+                (ops.sdpa_fp8(*t), [(2, 4, 100, 64), (0,)]),
+                (ops.sdpa_fp8_varlen(e(70, 8, 64), e(90, 2, 64), e(90, 2, 64), one, one, one, cu, cu, 40, 50, return_lse=True), [(70, 8, 64), (8, 70)]),
+                (ops.decode_fp8(e(2, 8, 1, 64), e(2, 50, 2, 64), e(2, 50, 2, 64), one, one, one, cu[:2], return_lse=True), [(2, 8, 1, 64), (2, 8, 1)]),
+                (ops.quantize_fp8(x, "block"), [(2, 4, 100, 64), (2, 4, 1)]),
+                (kv, [(2, 4, 100, 64)] * 2 + [(2, 4, 1)] * 2 + [(2, 4, 64)] * 2),
+                (ops.sdpa_fp8_packed(t[0], *kv[:2], t[3], *kv[2:], return_lse=True), [(2, 4, 100, 64), (2, 4, 100)]),
+            ]
+            if torch.cuda.is_available():   # it asks the device what it is
+                rows.append(((ops.sdpa(x, x, x, is_causal=True),), [(2, 4, 100, 64)]))
+        for made, want in rows:
+            self.assertEqual([tuple(y.shape) for y in made], want)
+
+    def test_shapes_that_change_make_no_new_graph(self):
+        """Sizes stay symbols through the fake kernels, as torch.compile(dynamic=True) has them."""
+        class Model(torch.nn.Module):
+            def forward(self, q, k, v, q_scale, k_scale, v_scale):
+                return w.sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, return_lse=True)
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            inputs = tuple(tensors(v_scale=lambda t: torch.empty(2, 2, device="cuda")).values())
+            with torch.device("meta"):
+                model = Model()
+            sq, sk = torch.export.Dim("sq", min=2, max=4096), torch.export.Dim("sk", min=2, max=4096)
+            exported = torch.export.export(model, inputs, strict=True, dynamic_shapes=dict(
+                q={2: sq}, k={2: sk}, v={2: sk}, q_scale=None, k_scale=None, v_scale=None))
+        self.assertEqual(len(exported.range_constraints), 2)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 
-def main():
+def main() -> None:
     """The command line, which a wheel carries."""
     program = Path(__file__).resolve().parent / "bin" / ("warpsmith.exe" if os.name == "nt" else "warpsmith")
     if not program.exists():

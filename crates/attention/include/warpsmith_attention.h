@@ -1,4 +1,5 @@
-/* FP8 (e4m3) attention over device pointers and a stream. The library is the crate warpsmith-attention, built as a shared one.
+/* FP8 (e4m3) attention over device pointers and a stream. The library is the crate warpsmith-attention, built as a shared one:
+ * `cargo build --release -p warpsmith-attention` (after `cargo xtask attention-kernels`, which makes what it embeds).
  *
  *     ws_attention_problem p;
  *     ws_attention_dense(1, 8, 8, 512, 512, 64, &p);          contiguous tensors, a scale for each head; change what differs
@@ -6,7 +7,8 @@
  *     ws_attention_workspace(plan, &bytes, &counters);        allocate both; zero the counters once
  *     ws_attention_launch(plan, &pointers, stream);           as often as wanted, from any thread: no allocation, no waiting, capturable
  *
- * Launches that may overlap need scratch memory and counters of their own. Kept by hand; a test compares it with the library. */
+ * Launches that may overlap need scratch memory and counters of their own. A whole program: examples/attention.c.
+ * Made from src/capi.rs by `cargo xtask header`: do not edit. */
 #ifndef WARPSMITH_ATTENTION_H
 #define WARPSMITH_ATTENTION_H
 #include <stdint.h>
@@ -15,6 +17,7 @@
 extern "C" {
 #endif
 
+/* What functions give back: 0, or why not. */
 enum {
     WS_ATTENTION_OK = 0,
     WS_ATTENTION_WRONG_ARGUMENT = 1,
@@ -22,6 +25,7 @@ enum {
     WS_ATTENTION_DRIVER = 3
 };
 
+/* Sizes, strides and options of one call; q (batch, heads_q, seqlen_q, head_dim), k and v (batch, heads_kv, seqlen_k, head_dim), all e4m3. */
 typedef struct {
     uint32_t batch;
     uint32_t heads_q;
@@ -34,9 +38,10 @@ typedef struct {
     float out_scale;
     float softmax_scale;          /* 0: 1 / sqrt(head_dim) */
     int64_t strides[3][3];        /* of q, k and v over (batch, head, token), in elements, multiples of 16 */
-    int32_t scale_strides[3][3];  /* of their scales over (batch, head, block of 128 tokens); 0 where shared */
+    int32_t scale_strides[3][3];  /* of their f32 scales over (batch, head, block of 128 tokens); 0 where shared */
 } ws_attention_problem;
 
+/* Addresses in the device's memory; tensors on 16 bytes. */
 typedef struct {
     uint64_t q;
     uint64_t k;
@@ -45,16 +50,27 @@ typedef struct {
     uint64_t k_scale;
     uint64_t v_scale;
     uint64_t out;                 /* (batch, heads_q, seqlen_q, head_dim), contiguous */
-    uint64_t lse;                 /* f32 (batch, heads_q, seqlen_q), or 0 */
-    uint64_t scratch;
-    uint64_t counters;
+    uint64_t lse;                 /* f32 (batch, heads_q, seqlen_q), natural logarithm, or 0 */
+    uint64_t scratch;             /* what ws_attention_workspace says; may be 0 if that is 0 */
+    uint64_t counters;            /* 32-bit words, zero before the first launch; every launch leaves them zero */
 } ws_attention_pointers;
 
+/* Contiguous tensors, a scale for each head, no mask, bf16 out: a problem to change. */
 int ws_attention_dense(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
+
+/* Checks the problem, chooses and loads the kernel in the current context. */
 int ws_attention_plan(const ws_attention_problem *problem, void **into);
+
+/* Bytes of scratch memory and the number of counters of a plan. */
 int ws_attention_workspace(const void *plan, uint64_t *scratch_bytes, uint32_t *counters);
+
+/* One launch on the stream. */
 int ws_attention_launch(const void *plan, const ws_attention_pointers *pointers, void *stream);
+
+/* Gives a plan back; its kernel stays loaded. */
 void ws_attention_free(void *plan);
+
+/* What the last call of this thread that failed has to say; valid until its next one. */
 const char *ws_attention_message(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-//! The C interface: `include/warpsmith_attention.h`, which a test compares with this file.
+//! The C interface: `include/warpsmith_attention.h` is made from this file (`header.rs`), doc comments too.
 //!
 //! SAFETY, for all of it: pointers come from the caller, who keeps them valid for the call; null is looked for. No panic crosses: nothing here
 //! panics on any input.
@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
 
 /// `ws_attention_problem`.
+/// Sizes, strides and options of one call; q (batch, heads_q, seqlen_q, head_dim), k and v (batch, heads_kv, seqlen_k, head_dim), all e4m3.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CProblem {
@@ -19,18 +20,23 @@ pub struct CProblem {
     heads_kv: u32,
     seqlen_q: u32,
     seqlen_k: u32,
+    /// 64, 128 or 256
     head_dim: u32,
+    /// 1: aligned bottom-right
     causal: u32,
-    /// 0 bf16, 1 f16, 2 e4m3.
+    /// 0 bf16, 1 f16, 2 e4m3: round(o / out_scale)
     out_format: u32,
     out_scale: f32,
-    /// 0 for 1 / sqrt(head_dim).
+    /// 0: 1 / sqrt(head_dim)
     softmax_scale: f32,
+    /// of q, k and v over (batch, head, token), in elements, multiples of 16
     strides: [[i64; 3]; 3],
+    /// of their f32 scales over (batch, head, block of 128 tokens); 0 where shared
     scale_strides: [[i32; 3]; 3],
 }
 
 /// `ws_attention_pointers`.
+/// Addresses in the device's memory; tensors on 16 bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CPointers {
@@ -40,9 +46,13 @@ pub struct CPointers {
     q_scale: u64,
     k_scale: u64,
     v_scale: u64,
+    /// (batch, heads_q, seqlen_q, head_dim), contiguous
     out: u64,
+    /// f32 (batch, heads_q, seqlen_q), natural logarithm, or 0
     lse: u64,
+    /// what ws_attention_workspace says; may be 0 if that is 0
     scratch: u64,
+    /// 32-bit words, zero before the first launch; every launch leaves them zero
     counters: u64,
 }
 
@@ -136,7 +146,9 @@ pub unsafe extern "C" fn ws_attention_plan(problem: *const CProblem, into: *mut 
     }
     // SAFETY: see the module.
     let problem = unsafe { (*problem).problem() };
-    let made = Device::current().and_then(|device| Plan::new(&problem, &device)).and_then(|plan| plan.load());
+    // Wrong arguments are told from a missing device.
+    let device = problem.check().map_err(Error::from).and_then(|()| Device::current());
+    let made = device.and_then(|device| Plan::new(&problem, &device)).and_then(|plan| plan.load());
     match made {
         Ok(plan) => {
             // SAFETY: see the module.

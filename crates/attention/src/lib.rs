@@ -22,6 +22,7 @@ pub mod bundle;
 mod capi;
 mod driver;
 mod error;
+pub mod header;
 pub mod heuristic;
 mod instance;
 mod params;

@@ -69,6 +69,11 @@ impl Plan {
         };
         let mut choice =
             if target == HOPPER { heuristic::choose(&shape, device.sms) } else { heuristic::choose_portable(&shape) };
+        if target == "sm_89" {
+            // Products in e4m3: Q's 64 rows and two stages of K and V in bytes (portable_e4m3.cuh).
+            let keys = if problem.head_dim == 256 { 32 } else { 64 };
+            choice.shared_bytes = (64 + 4 * keys) * problem.head_dim;
+        }
         choice.instance = choice.instance.with_output(problem.output.kind() as u32);
         let params = Params::new(problem, &choice);
         Ok(Plan { problem: *problem, choice, target, params })

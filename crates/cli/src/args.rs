@@ -127,6 +127,9 @@ pub enum NewCommand {
     /// NAME.cu in the current folder: a small, right FP8 attention kernel to change
     Kernel {
         name: String,
+        /// fp8_sdpa, or fp8_attention for every layout, mask, scale and format that it has
+        #[arg(long, default_value = "fp8_sdpa", conflicts_with = "from")]
+        task: String,
         /// Propose front matter for a CUDA file that has none
         #[arg(long, value_name = "FILE.cu")]
         from: Option<PathBuf>,

@@ -111,6 +111,9 @@ fn a_new_kernel_is_not_overwritten() {
     assert_eq!(place.run(&["new", "kernel", "mine"]).status.code(), Some(2));
     assert_eq!(fs::read(place.path().join("mine.cu")).unwrap(), made);
     assert_eq!(place.run(&["new", "kernel", "not a name"]).status.code(), Some(2));
+    assert_eq!(place.run(&["new", "kernel", "grouped", "--task", "fp8_attention"]).status.code(), Some(0));
+    assert!(fs::read_to_string(place.path().join("grouped.cu")).unwrap().starts_with("//! task = \"fp8_attention\""));
+    assert_eq!(place.run(&["new", "kernel", "other", "--task", "rms_norm"]).status.code(), Some(2));
 }
 
 #[test]

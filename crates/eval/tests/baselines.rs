@@ -9,7 +9,7 @@ use warpsmith_eval::inputs::inputs;
 use warpsmith_eval::oracle::{Oracle, Secrets};
 use warpsmith_eval::values::decode;
 use warpsmith_spec::task::Task;
-use warpsmith_spec::words::{DType, Distribution, Format, Mask, ScaleLayout};
+use warpsmith_spec::words::{DType, Distribution, Format, Layout, Mask, ScaleLayout};
 use warpsmith_spec::workload::{Workload, WorkloadRequest, expand_for};
 
 const LIMIT: u64 = 1 << 30;
@@ -96,6 +96,30 @@ fn outputs_are_judged_by_the_oracle_of_the_candidates() {
     }
     baselines.discard("s");
     assert!(baselines.output("s", 0).is_err());
+}
+
+/// Tokens before heads are another order in memory of the same numbers: baselines are given those numbers. Places behind a table are not theirs.
+#[test]
+fn every_dense_layout_gives_baselines_the_same_numbers() {
+    let task = task("fp8_attention");
+    assert!(task.baselines.iter().all(|b| Name::parse(b).is_ok()) && !task.baselines.is_empty());
+    let of = |layout: Layout, scales: ScaleLayout| {
+        let dense = workload(&task, Format::E4m3, scales, Mask::Causal);
+        let variant = warpsmith_spec::workload::Variant { layout, ..dense.variant.clone() };
+        Workload { variant, ..dense }
+    };
+    for scales in [ScaleLayout::Head, ScaleLayout::Tensor] {
+        let (dense, tokens, paged) = (of(Layout::Dense, scales), of(Layout::Tokens, scales), of(Layout::Paged, scales));
+        let drawn = |w: &Workload| inputs(&task, w, 3).expect("a small shape");
+        let (a, b, c) = (drawn(&dense), drawn(&tokens), drawn(&paged));
+        assert!(a.tensors != b.tensors, "another order in memory");
+        for text in ["sdpa:auto", "fa3:fp8", "cudnn:fp8"] {
+            let bases = |w: &Workload, x| given(name(text), &task, w, [x]).expect("it takes dense tensors").bases;
+            assert!(bases(&dense, &a) == bases(&tokens, &b), "{text}, scales per {scales}"); // too large to be shown
+            let absent = given(name(text), &task, &paged, [&c]).expect_err("pages");
+            assert!(absent.why.contains("not with layout paged"), "{absent}");
+        }
+    }
 }
 
 #[test]

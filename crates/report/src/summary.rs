@@ -56,7 +56,10 @@ pub fn overall(record: &RunRecord) -> Overall {
 
 /// What to do next, with the command.
 pub fn next_step(record: &RunRecord) -> String {
-    let Some(bad) = record.results.iter().find(|r| r.verdict != VerdictWord::Passed) else {
+    let failed = |r: &&ResultRecord| r.verdict != VerdictWord::Passed;
+    // What can be mended comes before what was not judged.
+    let mended = record.results.iter().filter(failed).find(|r| r.verdict != VerdictWord::Unsupported);
+    let Some(bad) = mended.or_else(|| record.results.iter().find(failed)) else {
         return match record.results.first() {
             Some(r) if r.backend == "gpu" => "next: `--backend cpu` too, if it has not passed there: the PTX machine finds what a GPU does not show".into(),
             Some(_) => "next: run it on a GPU (`--backend gpu`, where there is one); the PTX machine proves values and memory behaviour, never a time".into(),
@@ -65,6 +68,10 @@ pub fn next_step(record: &RunRecord) -> String {
     };
     let again = format!("warpsmith check {} --shapes {} --seeds {}", bad.candidate, bad.shape, bad.seed);
     match &bad.finding {
+        Some(f) if f.code == "unsupported-instruction" && bad.backend != "gpu" => format!(
+            "next: judge it where it can be executed: `warpsmith check {} --backend gpu`, or --on for another machine's GPU; `warpsmith explain {}` says why not here",
+            bad.candidate, f.code
+        ),
         Some(f) => {
             // Without a line the file says nothing that the candidate's name does not.
             let place = f.line.map_or_else(String::new, |_| place(f.file.as_deref(), f.line));

@@ -1,7 +1,7 @@
 //! What people are told: nothing is claimed of a GPU, a finding is told once with its line, hostile names stay text.
 
 use serde_json::json;
-use warpsmith_report::{Material, markdown, overall, terminal};
+use warpsmith_report::{Material, markdown, next_step, overall, terminal};
 use warpsmith_spec::record::RunRecord;
 
 fn result(candidate: &str, shape: &str, verdict: &str, finding: Option<serde_json::Value>) -> serde_json::Value {
@@ -41,6 +41,21 @@ fn a_pass_on_the_cpu_says_so_in_every_text() {
         assert!(!text.to_lowercase().contains("faster"), "{text}");
     }
     assert!(overall(&record).all_passed());
+}
+
+/// What the PTX machine does not execute is nothing to mend: it is judged on a GPU. What failed comes first.
+#[test]
+fn the_next_step_for_what_was_not_executed_is_a_gpu() {
+    let not_executed = json!({"severity": "error", "kind": "unsupported_instruction", "code": "unsupported-instruction", "gate": "correctness",
+                              "message": "the PTX machine cannot execute x", "file": "ptx.cuh", "line": 98});
+    let mut results = vec![result("h.cu", "tiny", "unsupported", Some(not_executed))];
+    let next = next_step(&record(results.clone()));
+    assert!(
+        next.contains("check h.cu --backend gpu") && next.contains("unsupported-instruction") && !next.contains("mend"),
+        "{next}"
+    );
+    results.push(result("k.cu", "tiny", "faulted", Some(fault(17))));
+    assert!(next_step(&record(results)).starts_with("next: mend k.cu at k.cu:17"));
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub struct Takes {
     /// Empty: the task's first.
     pub layouts: Vec<Layout>,
     pub outs: Vec<DType>,
+    /// Empty: the task's default shapes.
+    pub shapes: Vec<String>,
     pub optional: Vec<String>,
 }
 
@@ -96,6 +98,7 @@ pub fn expand(task: &Task, candidate: &Candidate, request: &WorkloadRequest) -> 
         causal: candidate.takes_causal(),
         layouts: candidate.layouts.clone(),
         outs: candidate.outs.clone(),
+        shapes: candidate.shapes.clone(),
         optional: optional.collect(),
     };
     expand_taking(task, &takes, request)
@@ -117,7 +120,8 @@ fn expand_taking(task: &Task, takes: &Takes, request: &WorkloadRequest) -> Resul
     for &layout in &layouts {
         variants.extend(outs.iter().map(|&out| Variant { layout, out, optional: takes.optional.clone() }));
     }
-    let shape_names = if request.shapes.is_empty() { &task.default_shapes } else { &request.shapes };
+    let natural = if takes.shapes.is_empty() { &task.default_shapes } else { &takes.shapes };
+    let shape_names = if request.shapes.is_empty() { natural } else { &request.shapes };
     let shapes = shape_names.iter().map(|s| task.shape(s.trim())).collect::<Result<Vec<_>, _>>()?;
     let formats = chosen(task, "format", &request.formats, &task.formats, &task.formats[..1])?;
     let scales = chosen(task, "scales", &request.scales, &task.scales, &task.scales[..1])?;

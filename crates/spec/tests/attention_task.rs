@@ -37,6 +37,25 @@ fn workloads_are_what_the_candidate_takes() {
     assert!(workloads(&blind, &asked)[0].variant.optional.is_empty());
 }
 
+/// A kernel for one head dimension is judged at shapes of its own, unless others are asked for; what is no shape is an error of its line.
+#[test]
+fn a_candidate_may_name_its_shapes() {
+    let named = |shapes: &str| SHIPPED.replacen("//! scales", &format!("//! shapes = {shapes}\n//! scales"), 1);
+    let c = candidate(&named("[\"wide\", \"1x4x2x9x40x128\"]")).unwrap();
+    let shapes = |request: &WorkloadRequest| {
+        let mut found: Vec<String> = workloads(&c, request).into_iter().map(|w| w.shape).collect();
+        found.dedup();
+        found
+    };
+    assert_eq!(shapes(&WorkloadRequest::default()), ["wide", "1x4x2x9x40x128"]);
+    let asked = WorkloadRequest { shapes: vec!["deep".into()], ..WorkloadRequest::default() };
+    assert_eq!(shapes(&asked), ["deep"]);
+    for wrong in ["[\"huge\"]", "[\"1x2x3\"]", "[\"wide\", \"wide\"]", "\"wide\""] {
+        let e = candidate(&named(wrong)).unwrap_err();
+        assert_eq!(e.line, Some(4), "{wrong}: {e}");
+    }
+}
+
 #[test]
 fn tensors_and_scalars_follow_the_layout() {
     let tasks = tasks();

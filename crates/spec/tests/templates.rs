@@ -6,10 +6,25 @@ use warpsmith_spec::{Candidate, LeverRequest, Task, templates};
 
 #[test]
 fn the_kernel_template_is_a_candidate() {
-    let text = templates::kernel("mine").unwrap();
+    let text = templates::kernel("mine", "fp8_sdpa").unwrap();
     let c = Candidate::parse("mine.cu", text.as_bytes(), &tasks()).unwrap();
     assert_eq!((c.task.as_str(), c.entries(), c.takes_causal()), ("fp8_sdpa", vec!["mine"], true));
     assert_eq!(c.settings(&LeverRequest { sweep: true, ..Default::default() }).unwrap().len(), 2);
+}
+
+/// It takes all that the task has, so that there is only something to leave out.
+#[test]
+fn the_attention_template_takes_every_layout_scale_and_output() {
+    let text = templates::kernel("mine", "fp8_attention").unwrap();
+    let all = tasks();
+    let c = Candidate::parse("mine.cu", text.as_bytes(), &all).unwrap();
+    let task = all.get("fp8_attention").unwrap();
+    assert_eq!((&c.task, c.takes_causal()), (&task.name, true));
+    assert_eq!(
+        (c.layouts.len(), c.outs.len(), c.scales.len()),
+        (task.layouts.len(), task.outs.len(), task.scales.len())
+    );
+    assert!(c.names_tensor("lse") && c.names_tensor("page_table"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! `cargo xtask attention-kernels`: compiles the listed instances of the attention library into `crates/attention/kernels.bin`, which the
 //! next build embeds. Not committed: it follows the kernels. Needs a toolkit, found or fetched; what has not changed comes from the cache.
 //!
-//! `cargo xtask wheel [ARGUMENT ...]`: that, the command line's binary, and then `maturin build` of `crates/attention-python`, which holds both.
+//! `cargo xtask wheel [--program FILE] [ARGUMENT ...]`: that, the command line's binary (or FILE, which was built elsewhere, for another libc say),
+//! and then `maturin build` of `crates/attention-python`, which holds both.
 
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -82,6 +83,12 @@ fn compile(root: &Path, compiler: &Compiler, target: &str, instance: &Instance) 
     artifact.cubin.ok_or_else(|| format!("{}: there is no machine code", instance.name()))
 }
 
+/// The library's C header.
+pub fn header(root: &Path) -> Result<(), String> {
+    let path = root.join("crates/attention/include/warpsmith_attention.h");
+    fs::write(&path, warpsmith_attention::header::text()).map_err(|e| format!("{}: {e}", path.display()))
+}
+
 /// The wheel, in `target/wheels`.
 pub fn wheel(root: &Path, arguments: &[&str]) -> Result<(), String> {
     make(root)?;
@@ -91,14 +98,27 @@ pub fn wheel(root: &Path, arguments: &[&str]) -> Result<(), String> {
         if status.success() { Ok(()) } else { Err(format!("{program} {} failed", arguments.join(" "))) }
     };
     let exe = if cfg!(windows) { "warpsmith.exe" } else { "warpsmith" };
-    run("cargo", &["build", "--release", "-p", "warpsmith-cli"])?;
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let (from, arguments) = match arguments {
+        ["--program", file, rest @ ..] => (Path::new(file).to_path_buf(), rest),
+        _ => {
+            run("cargo", &["build", "--release", "-p", "warpsmith-cli"])?;
+            (target.join("release").join(exe), arguments)
+        }
+    };
     let folder = root.join("crates/attention-python/package/warpsmith");
     copy_package(root, &folder)?;
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-    let (from, to) = (target.join("release").join(exe), folder.join("bin").join(exe));
+    let to = folder.join("bin").join(exe);
     fs::create_dir_all(folder.join("bin")).map_err(|e| e.to_string())?;
     fs::copy(&from, &to).map_err(|e| format!("{}: {e}", from.display()))?;
-    let mut build = vec!["build", "--release", "-m", "crates/attention-python/Cargo.toml"];
+    // Four fifths of the program are for debuggers. Without the tool the wheel is larger, and works.
+    match Command::new("strip").arg("--strip-all").arg(&to).status() {
+        Ok(status) if status.success() => {}
+        _ => println!("strip is not there: the wheel keeps the program's symbols"),
+    }
+    fs::copy(root.join("python/README.md"), folder.join("../README.md"))
+        .map_err(|e| format!("python/README.md: {e}"))?;
+    let mut build = vec!["build", "--release", "--strip", "-m", "crates/attention-python/Cargo.toml"];
     build.extend(arguments);
     run("maturin", &build)
 }

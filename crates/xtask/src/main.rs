@@ -1,7 +1,8 @@
 //! Automation for developers: `cargo xtask COMMAND`.
 //!
 //!     attention-kernels         compile what the attention library embeds
-//!     wheel [ARGUMENT ...]      that, the command line and the Python package in one wheel (needs maturin)
+//!     wheel [--program FILE] [ARGUMENT ...]   that, the command line and the Python package in one wheel (needs maturin)
+//!     header                    crates/attention/include/warpsmith_attention.h, from the C interface's source
 //!     tidy                      the repository's rules
 //!     layer [--check] [--all]   add to the committed layer of artifacts what it lacks, or see that it is fresh; all: compile each again
 //!     ladder-table              README's table of the ladder, from the newest run in benches/results
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
+        ["header"] => attention_kernels::header(&root()),
         ["tidy"] => tidy::run(&root()),
         ["ladder-table"] => ladder_table::write(&root()),
         ["layer"] => layer::make(&root(), false),
@@ -53,7 +55,7 @@ fn main() -> ExitCode {
         ]),
         ["conformance", rest @ ..] => cargo(&[&["run", "--release", "-p", "warpsmith-conformance", "--"][..], rest].concat()),
         ["gpu-tests"] => gpu_tests(),
-        _ => Err("usage: cargo xtask attention-kernels | wheel | tidy | ladder-table | layer [--check] [--all] | mutants [--check | --write DIR | --table FILE] | num-digests INCLUDE_DIR | killed [N] | forms | conformance | gpu-tests"
+        _ => Err("usage: cargo xtask attention-kernels | wheel | header | tidy | ladder-table | layer [--check] [--all] | mutants [--check | --write DIR | --table FILE] | num-digests INCLUDE_DIR | killed [N] | forms | conformance | gpu-tests"
             .into()),
     };
     match done {

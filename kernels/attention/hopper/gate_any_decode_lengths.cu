@@ -1,6 +1,7 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
 //! constraints = ["D == 128 || D == 256", "Hq % Hkv == 0", "Hq / Hkv * Sq <= 8"]
+//! shapes = ["decode", "decode_two"]
 //! scales = ["head", "tensor", "block"]
 //! layouts = ["lengths"]
 //! outs = ["bf16", "f16", "e4m3"]

@@ -1,6 +1,7 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
 //! constraints = ["D == 128", "Hq % Hkv == 0"]
+//! shapes = ["wide", "1x4x2x300x700x128"]
 //! scales = ["head", "tensor"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]

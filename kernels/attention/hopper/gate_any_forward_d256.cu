@@ -1,6 +1,7 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
 //! constraints = ["D == 256", "Hq % Hkv == 0"]
+//! shapes = ["deep", "1x2x1x300x700x256"]
 //! scales = ["head", "tensor"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]

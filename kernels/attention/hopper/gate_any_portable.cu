@@ -1,14 +1,13 @@
 //! task = "fp8_attention"
-//! targets = ["sm_89", "sm_80"]
+//! targets = ["sm_89"]
 //! constraints = ["D == 64 || D == 128 || D == 256", "Hq % Hkv == 0"]
 //! scales = ["head", "tensor", "block"]
 //! layouts = ["dense", "tokens"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
-//! precision = "f16"
 //! [budget]
 //! registers = 255
-//! spill_bytes = 0
+//! spill_bytes = 512
 //! [structs.p]
 //! bytes = 248
 //! align = 8
@@ -60,9 +59,9 @@
 //! entry = "attention_portable"
 //! grid = ["ceil_div(Hq / Hkv * Sq, 64)", "Hkv", "B"]
 //! block = [128]
-//! shared_bytes = "3 * 64 * (D + 8) * 2"
+//! shared_bytes = "64 * D + 4 * D * (64 - 32 * (D / 256))"
 //! args = ["p"]
 
-// portable.cu, as it ships for sm_80 and sm_89: any heads, lengths, strides and scales. On the CPU too: the PTX machine executes all of its instructions.
+// portable.cu, as it ships for sm_89, products in e4m3: any heads, lengths, strides and scales. On the CPU too: the PTX machine executes all of its instructions.
 // The struct is Params of params.cuh (ragged.cuh: Ragged), field by field; the entry and its code are those that ship.
 #include "portable.cu"

@@ -1,5 +1,5 @@
 //! task = "fp8_sdpa"
-//! targets = ["sm_80", "sm_89", "sm_90"]
+//! targets = ["sm_80", "sm_90"]
 //! constraints = ["D == 64 || D == 128"]
 //! defines = ["D", "causal"]
 //! precision = "f16"

@@ -16,12 +16,15 @@ def as_tensor(name, x, dtype):
     """x as a torch tensor; an array of another library is shared, not copied."""
     if isinstance(x, torch.Tensor):
         return x
-    if hasattr(x, "__dlpack__"):
-        x = torch.from_dlpack(x)
-    elif hasattr(x, "__cuda_array_interface__"):
-        x = torch.as_tensor(x, device="cuda")
-    else:
-        raise TypeError(f"{name} must be a tensor, not {type(x).__name__}")
+    try:
+        if hasattr(x, "__dlpack__"):
+            x = torch.from_dlpack(x)
+        elif hasattr(x, "__cuda_array_interface__"):
+            x = torch.as_tensor(x, device="cuda")
+        else:
+            raise TypeError(f"{name} must be a tensor, not {type(x).__name__}")
+    except (BufferError, RuntimeError, ValueError, AttributeError) as e:
+        raise TypeError(f"{name}, a {type(x).__name__}, cannot be taken as a tensor: {e}") from e
     return x.view(E4M3) if dtype is E4M3 and x.dtype == torch.uint8 else x
 
 
@@ -51,8 +54,8 @@ def head_dim(D):
 
 
 def heads(Hq, Hkv):
-    """Query heads share key heads in whole groups."""
-    if Hkv == 0 or Hq % Hkv:
+    """Query heads share key heads in whole groups. No heads at all are an empty tensor, and no error."""
+    if Hq % Hkv if Hkv else Hq:
         raise ValueError(f"q's {Hq} heads must be a multiple of k's {Hkv}")
 
 
@@ -100,8 +103,10 @@ def integers(name, x, shape, device):
 
 def count(name, n):
     """n as a whole number that is not negative."""
-    if isinstance(n, bool) or not isinstance(n, (int, torch.SymInt)):
-        raise TypeError(f"{name} must be an int, not {type(n).__name__}")
+    if not isinstance(n, (int, torch.SymInt)) or isinstance(n, bool):
+        if isinstance(n, (bool, torch.Tensor)) or not hasattr(n, "__index__"):   # a tensor's number would be waited for
+            raise TypeError(f"{name} must be an int, not {type(n).__name__}")
+        n = n.__index__()
     if n < 0:
         raise ValueError(f"{name} must not be negative: {n}")
     return n
@@ -121,7 +126,16 @@ def options(softmax_scale, D, out_dtype, out_scale, mode):
     return softmax_scale, out_scale
 
 
+def flag(name, x):
+    """x as a bool."""
+    if isinstance(x, (bool, int)) or type(x).__name__ in ("bool", "bool_"):   # NumPy's, under its old and new name
+        return bool(x)
+    raise TypeError(f"{name} must be a bool, not {type(x).__name__}")
+
+
 def _positive(name, x):
+    if isinstance(x, (str, bytes, bool)) or (isinstance(x, torch.Tensor) and x.device.type != "cpu"):   # which would be waited for
+        raise TypeError(f"{name} must be a number, not {x.device.type + ' ' if isinstance(x, torch.Tensor) else ''}{type(x).__name__}")
     try:
         value = float(x)
     except (TypeError, ValueError, RuntimeError):

@@ -33,10 +33,11 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
 
     q (B, Hq, Sq, D), k and v (B, Hkv, Sk, D), float8_e4m3fn, D 64, 128 or 256, any strides with a contiguous last dimension; Hq is a
     multiple of Hkv. Scales are f32 of shape (), (B, H) or (B, H, ceil(S / 128)), H being Hq for q and Hkv for k and v.
-    causal is aligned bottom-right: query i sees keys up to Sk - Sq + i. softmax_scale defaults to 1 / sqrt(D).
+    causal is aligned bottom-right: query i sees keys up to Sk - Sq + i. softmax_scale, positive, defaults to 1 / sqrt(D).
     Returns out (B, Hq, Sq, D) of out_dtype: bfloat16, float16, or float8_e4m3fn, which is round(o / out_scale). With return_lse also f32
     (B, Hq, Sq): the natural logarithm of the sum of exponentials. Rows that see no key are 0 and -inf. mode "fast" may round more than
-    "default"; today both do the same. Runs on the current stream, waits for nothing and can be captured in a graph.
+    "default"; today both do the same. No gradients: nothing that is returned requires one. Runs on the current stream, waits for nothing and
+    can be captured in a graph.
 
     TypeError: a wrong kind or dtype. ValueError: shapes, strides or devices that do not fit. Both come before any launch.
     """
@@ -63,7 +64,7 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
 
 def _checked(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, choice):
     """The same for arguments that are new, or need preparation."""
-    asked = (bool(causal), softmax_scale, out_dtype, out_scale, bool(return_lse), mode, choice)
+    asked = (_arguments.flag("causal", causal), softmax_scale, out_dtype, out_scale, _arguments.flag("return_lse", return_lse), mode, choice)
     *tensors, softmax_scale, out_scale = _arguments.dense(q, k, v, q_scale, k_scale, v_scale, softmax_scale, out_dtype, out_scale, mode)
     if _arguments.is_fake(tensors):
         out, lse = torch.ops.warpsmith.sdpa_fp8(*tensors, asked[0], softmax_scale, out_dtype, out_scale, asked[4], mode)

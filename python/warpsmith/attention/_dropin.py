@@ -3,6 +3,7 @@
 What these kernels do not do (a mask, dropout, gradients, other head dimensions, dtypes or devices) goes to torch's own, with one warning
 for each reason, so that a model runs unchanged.
 """
+import math
 import warnings
 
 import torch
@@ -63,7 +64,7 @@ def _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa):
         return "numbers of heads that do not fit"
     if q.dim() == 3 and k.shape[0] != q.shape[0]:
         return "numbers of heads that do not fit"
-    if scale is not None and not (isinstance(scale, (int, float)) and scale > 0):
+    if scale is not None and not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
         return "a scale that is not positive"
     if q.numel() == 0 or k.numel() == 0:
         return "empty tensors"

@@ -28,14 +28,29 @@ def source_folder():
     raise _driver.CudaError("the kernels' sources are missing from this installation")
 
 
-def target(choice):
-    """What an instance is compiled for: the portable kernel to PTX, which the driver compiles for the card that is there."""
-    return "compute_80" if choice.file == "portable" else "sm_90a"
+def portable_target(capability):
+    """What the portable kernel is compiled for: Ada's and Ampere's own code, PTX elsewhere, which the driver compiles for the card that is there."""
+    return "sm_89" if capability == (8, 9) else "sm_80" if capability[0] == 8 else "compute_80"
 
 
-def cubin(choice):
+def target(choice, device=None):
+    """What an instance is compiled for, on a device."""
+    if choice.file != "portable":
+        return "sm_90a"
+    if ("WS_E4M3", 1) in choice.defines:   # Ada's products on a newer card, for tests
+        return "compute_89"
+    return "compute_80" if device is None else portable_target(torch_capability(device))
+
+
+def torch_capability(device):
+    """(major, minor) of a device; this module does without torch otherwise."""
+    import torch
+    return torch.cuda.get_device_capability(device)
+
+
+def cubin(choice, device=None):
     """The instance's machine code, or its PTX."""
-    name, arch = choice.name, target(choice)
+    name, arch = choice.name, target(choice, device)
     folder = os.environ.get("WARPSMITH_CUBINS")
     if folder and (Path(folder) / f"{name}.cubin").exists():
         return (Path(folder) / f"{name}.cubin").read_bytes()
@@ -68,5 +83,5 @@ def kernel(choice, device, entry=None):
             found = _loaded.get(key)
             if found is None:
                 with _driver.relaxed_capture():   # a first call inside of a graph's capture loads its code too
-                    found = _loaded[key] = _driver.Kernel(cubin(choice), entry, choice.shared_bytes, dependent=choice.file != "portable")
+                    found = _loaded[key] = _driver.Kernel(cubin(choice, device), entry, choice.shared_bytes, dependent=choice.file != "portable")
     return found

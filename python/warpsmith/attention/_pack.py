@@ -100,6 +100,7 @@ def _fused_quantise(pairs, scales):
     return made
 
 
+@torch.no_grad()
 def _torch_quantise(x, shift, scales):
     f = x.float() if shift is None else x.float() - shift[:, :, None]
     B, H, S, D = x.shape
@@ -123,6 +124,7 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
     center_v takes it out of v, and sdpa_fp8_packed adds it back.
     """
     per(scales)
+    smooth_k, center_v = _arguments.flag("smooth_k", smooth_k), _arguments.flag("center_v", center_v)
     if not isinstance(k, (tuple, list)) and not isinstance(v, (tuple, list)):
         k, v = check_wide("k", k), check_wide("v", v)
         if k.shape != v.shape or k.device != v.device:
@@ -142,7 +144,7 @@ def _packed_one(name, x, scales, centred):
             raise TypeError(f"{name} must be codes in float8_e4m3fn and their scale in float32, not {x[0].dtype} and {x[1].dtype}")
         return x[0], x[1], None
     x = check_wide(name, x)
-    mean = x.mean(dim=2, dtype=torch.float32).contiguous() if centred and x.shape[2] else None
+    mean = x.detach().mean(dim=2, dtype=torch.float32).contiguous() if centred and x.shape[2] else None
     if is_compiling():
         return (*torch.ops.warpsmith.quantize_fp8(x, scales, mean), mean)
     return (*quantise([(x, mean)], scales)[0], mean)
@@ -157,13 +159,14 @@ def sdpa_fp8_packed(q, kv, q_scale, *, causal=False, softmax_scale=None, out_dty
         raise TypeError(f"kv must be a PackedKV, as pack_kv makes it, not {type(kv).__name__}")
     q, q_scale = _arguments.as_tensor("q", q, E4M3), _arguments.as_tensor("q_scale", q_scale, torch.float32)
     _arguments.options(softmax_scale, 64, out_dtype, out_scale, mode)
+    causal, return_lse = _arguments.flag("causal", causal), _arguments.flag("return_lse", return_lse)
     plain = kv.v_mean is None
     narrow = torch.bfloat16 if not plain and out_dtype == E4M3 else out_dtype   # the mean is added before the scale is applied
     result = _call.sdpa_fp8(q, kv.k, kv.v, q_scale, kv.k_scale, kv.v_scale, causal=causal, softmax_scale=softmax_scale, out_dtype=narrow,
                              out_scale=out_scale if plain else None, return_lse=return_lse, mode=mode)
     out, lse = result if return_lse else (result, None)
     D, Sq, Sk = q.shape[3], q.shape[2], kv.k.shape[2]
-    group = q.shape[1] // kv.k.shape[1]
+    group = q.shape[1] // max(1, kv.k.shape[1])
     if not plain and Sk:
         mean = kv.v_mean.repeat_interleave(group, 1)[:, :, None]
         blind = max(0, Sq - Sk) if causal else 0   # queries that see no key stay 0

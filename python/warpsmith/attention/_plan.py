@@ -38,6 +38,19 @@ def hopper(device):
     return found
 
 
+def portable(shape, device):
+    """The portable kernel on this device."""
+    c = _heuristic.choose_portable(shape)
+    if _kernels.target(c, device) in ("sm_89", "compute_89"):
+        c = ada(c, shape.D)
+    return c
+
+
+def ada(c, D):
+    """The portable kernel with products in e4m3: its tiles are bytes (portable_e4m3.cuh)."""
+    return dataclasses.replace(c, shared_bytes=64 * D + 4 * D * (32 if D == 256 else 64))
+
+
 def is_loadable(x, dims=3):
     """Whether the kernels can read x in pieces of 16 bytes, by bulk copies too (which take no stride of zero)."""
     return x.data_ptr() % 16 == 0 and not any(s % 16 or not s for s, n in zip(x.stride()[:dims], x.shape) if n > 1)
@@ -69,7 +82,7 @@ class DensePlan:
         Hkv, Sk = k.shape[1], k.shape[2]
         processors = sms(q.device)
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)))
-        c = choice(shape) if choice else _heuristic.choose(shape, processors) if processors else _heuristic.choose_portable(shape)
+        c = choice(shape) if choice else _heuristic.choose(shape, processors) if processors else portable(shape, q.device)
         self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
         self.index, self.device = q.device.index, q.device
         _driver.bind_context(self.index)

@@ -27,13 +27,18 @@ def sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens
     each sequence. causal is aligned bottom-right in each sequence. Returns out (Tq, Hq, D), with return_lse also f32 (Hq, Tq). Queries of no
     sequence, or that see no key, are 0 and -inf. The other keywords are sdpa_fp8's.
     """
-    if is_compiling() or _arguments.is_fake((q, k, v)):
+    if is_compiling():
         out, lse = torch.ops.warpsmith.sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal,
                                                        softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
     *tensors, softmax_scale, out_scale = check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale,
                                                       out_dtype, out_scale, mode)
-    return run_varlen(tensors, max_seqlen_q, max_seqlen_k, bool(causal), softmax_scale, out_dtype, out_scale, bool(return_lse))
+    most = _arguments.count("max_seqlen_q", max_seqlen_q), _arguments.count("max_seqlen_k", max_seqlen_k)
+    causal, return_lse = _arguments.flag("causal", causal), _arguments.flag("return_lse", return_lse)
+    if _arguments.is_fake(tensors):
+        out, lse = torch.ops.warpsmith.sdpa_fp8_varlen(*tensors, *most, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
+        return (out, lse) if return_lse else out
+    return run_varlen(tensors, *most, causal, softmax_scale, out_dtype, out_scale, return_lse)
 
 
 def check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale, out_dtype, out_scale, mode):
@@ -45,8 +50,7 @@ def check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k,
     if k.shape != v.shape or k.shape[2] != D:
         raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)} must have one shape, and q's head dimension {D}")
     _arguments.heads(q.shape[1], k.shape[1])
-    _arguments.count("max_seqlen_q", max_seqlen_q)
-    _arguments.count("max_seqlen_k", max_seqlen_k)
+    max_seqlen_q, max_seqlen_k = _arguments.count("max_seqlen_q", max_seqlen_q), _arguments.count("max_seqlen_k", max_seqlen_k)
     cu_q = _arguments.integers("cu_seqlens_q", cu_seqlens_q, (None,), q.device)
     if cu_q.shape[0] < 1:
         raise ValueError("cu_seqlens_q must have the shape (B + 1,), not (0,)")
@@ -79,7 +83,7 @@ def decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, *,
     for k and v with S = Sk, or pages of a sequence times page_size. causal is aligned bottom-right to each sequence's own length.
     Returns out (B, Hq, Sq, D), with return_lse also f32 (B, Hq, Sq). The other keywords are sdpa_fp8's.
     """
-    if is_compiling() or _arguments.is_fake((q, k_cache, v_cache)):
+    if is_compiling():
         out, lse = torch.ops.warpsmith.decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype,
                                                   out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
@@ -100,7 +104,11 @@ def decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, *,
 
 def _checked_decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype, out_scale, return_lse, mode):
     *tensors, softmax_scale, out_scale = check_decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, softmax_scale, out_dtype, out_scale, mode)
-    return run_decode(tensors, bool(causal), softmax_scale, out_dtype, out_scale, bool(return_lse))
+    causal, return_lse = _arguments.flag("causal", causal), _arguments.flag("return_lse", return_lse)
+    if _arguments.is_fake([x for x in tensors if x is not None]):
+        out, lse = torch.ops.warpsmith.decode_fp8(*tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
+        return (out, lse) if return_lse else out
+    return run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse)
 
 
 class _Again:

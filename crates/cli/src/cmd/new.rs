@@ -10,13 +10,13 @@ use warpsmith_spec::templates;
 
 pub fn new(common: &Common, what: &NewCommand) -> Result<i32, CliError> {
     match what {
-        NewCommand::Kernel { name, from: None } => {
-            let text = templates::kernel(name)?;
+        NewCommand::Kernel { name, task, from: None } => {
+            let text = templates::kernel(name, task)?;
             let file = format!("{name}.cu");
             create(Path::new(&file), &text)?;
             told(common, &file, &format!("warpsmith check {file}"))
         }
-        NewCommand::Kernel { name, from: Some(source) } => {
+        NewCommand::Kernel { name, from: Some(source), .. } => {
             let bytes = fs::read(source).map_err(|e| cannot_read(source, &e))?;
             let text = templates::kernel_from(name, &source.display().to_string(), &bytes)?;
             let file = format!("{name}.cu");

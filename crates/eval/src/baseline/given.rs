@@ -26,7 +26,7 @@ pub fn given<'a>(
     workload: &Workload,
     bases: impl IntoIterator<Item = &'a Inputs>,
 ) -> Result<Given, Absent> {
-    if workload.variant.layout != Layout::Dense {
+    if !matches!(workload.variant.layout, Layout::Dense | Layout::Tokens) {
         return Err(Absent::new(format!(
             "{name} is called with dense tensors, not with layout {}",
             workload.variant.layout
@@ -44,7 +44,15 @@ pub fn given<'a>(
         };
         scalars.insert(scalar.name.clone(), value);
     }
-    let bases = bases.into_iter().map(|inputs| tensors(name, task, workload, inputs)).collect::<Result<_, _>>()?;
+    let mut bases: Vec<Vec<Tensor>> =
+        bases.into_iter().map(|inputs| tensors(name, task, workload, inputs)).collect::<Result<_, _>>()?;
+    let kind = name.known().kind;
+    // Those that were not made anew, as dense ones.
+    let as_drawn = kind == Kind::Codes || kind == Kind::CodesPerTensor && workload.scales == ScaleLayout::Tensor;
+    if workload.variant.layout == Layout::Tokens && as_drawn {
+        let operands = bases.iter_mut().flatten().filter(|t| t.shape.len() == 4 && !t.name.ends_with("_scale"));
+        operands.for_each(heads_first);
+    }
     Ok(Given { causal: workload.causal, scalars, bases })
 }
 
@@ -58,7 +66,7 @@ fn tensors(name: Name, task: &Task, workload: &Workload, inputs: &Inputs) -> Res
         }
     }
     match known.kind {
-        Kind::Rounded(dtype) => unquantised(task, inputs)?
+        Kind::Rounded(dtype) => unquantised(task, workload, inputs)?
             .into_iter()
             .map(|(name, shape, values)| Ok(Tensor { name, dtype, shape, bytes: encode(dtype, &values) }))
             .collect(),
@@ -67,12 +75,12 @@ fn tensors(name: Name, task: &Task, workload: &Workload, inputs: &Inputs) -> Res
         }
         Kind::Codes => Ok(inputs.tensors.clone()),
         Kind::CodesPerTensor if workload.scales == ScaleLayout::Tensor => Ok(inputs.tensors.clone()),
-        Kind::CodesPerTensor => per_tensor(task, inputs),
+        Kind::CodesPerTensor => per_tensor(task, workload, inputs),
     }
 }
 
 /// Names, sizes and values of the inputs before they were quantised.
-fn unquantised(task: &Task, inputs: &Inputs) -> Result<Vec<(String, Vec<u64>, Vec<f32>)>, Absent> {
+fn unquantised(task: &Task, workload: &Workload, inputs: &Inputs) -> Result<Vec<(String, Vec<u64>, Vec<f32>)>, Absent> {
     match &inputs.numbers {
         Numbers::Attention { unquantised, .. } => {
             let operands = [("q", &unquantised.q), ("k", &unquantised.k), ("v", &unquantised.v)];
@@ -81,7 +89,7 @@ fn unquantised(task: &Task, inputs: &Inputs) -> Result<Vec<(String, Vec<u64>, Ve
                 .map(|(name, operand)| {
                     let tensor = inputs.tensors.iter().find(|t| t.name == name);
                     let tensor = tensor.ok_or_else(|| Absent::new(format!("task {} has no {name}", task.name)))?;
-                    Ok((name.to_string(), tensor.shape.clone(), operand.values.clone()))
+                    Ok((name.to_string(), dense_shape(workload, tensor), operand.values.clone()))
                 })
                 .collect()
         }
@@ -98,9 +106,9 @@ fn unquantised(task: &Task, inputs: &Inputs) -> Result<Vec<(String, Vec<u64>, Ve
 }
 
 /// Codes with one scale for each tensor.
-fn per_tensor(task: &Task, inputs: &Inputs) -> Result<Vec<Tensor>, Absent> {
+fn per_tensor(task: &Task, workload: &Workload, inputs: &Inputs) -> Result<Vec<Tensor>, Absent> {
     let mut found = Vec::new();
-    for (name, shape, values) in unquantised(task, inputs)? {
+    for (name, shape, values) in unquantised(task, workload, inputs)? {
         let q = quantise(Format::E4m3, ScaleLayout::Tensor, &shape, &values, &task.quantiser).map_err(Absent::new)?;
         let scale = Tensor {
             name: format!("{name}_scale"),
@@ -112,4 +120,25 @@ fn per_tensor(task: &Task, inputs: &Inputs) -> Result<Vec<Tensor>, Absent> {
         found.push(scale);
     }
     Ok(found)
+}
+
+/// A tensor's sizes as (B, H, S, D), the order in which its values are drawn.
+fn dense_shape(workload: &Workload, tensor: &Tensor) -> Vec<u64> {
+    match (workload.variant.layout, &tensor.shape[..]) {
+        (Layout::Tokens, &[b, s, h, d]) => vec![b, h, s, d],
+        (_, shape) => shape.to_vec(),
+    }
+}
+
+/// (B, S, H, D) to (B, H, S, D): baselines arrange their tensors themselves, from that.
+fn heads_first(t: &mut Tensor) {
+    let &[b, s, h, _] = &t.shape[..] else { return };
+    let row = t.bytes.len() / (b * s * h).max(1) as usize;
+    let mut bytes = Vec::with_capacity(t.bytes.len());
+    for (batch, head, token) in (0..b).flat_map(|b| (0..h).flat_map(move |h| (0..s).map(move |s| (b, h, s)))) {
+        let at = ((batch * s + token) * h + head) as usize * row;
+        bytes.extend_from_slice(&t.bytes[at..at + row]);
+    }
+    t.bytes = bytes;
+    t.shape.swap(1, 2);
 }

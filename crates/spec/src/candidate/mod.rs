@@ -31,6 +31,8 @@ pub struct Candidate {
     /// Names of [`crate::target::TARGETS`], in the order of the file; never empty.
     pub targets: Vec<String>,
     pub constraints: Vec<Formula>,
+    /// Names of the task's shapes, or shapes, that are judged if none are asked for; empty: the task's own.
+    pub shapes: Vec<String>,
     pub formats: Vec<Format>,
     pub scales: Vec<ScaleLayout>,
     pub layouts: Vec<Layout>,

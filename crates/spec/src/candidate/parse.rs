@@ -11,10 +11,11 @@ use crate::task::set::TaskSet;
 use crate::task::{Base, Task, budget, formula};
 use std::collections::BTreeSet;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "task",
     "targets",
     "constraints",
+    "shapes",
     "formats",
     "scales",
     "layouts",
@@ -89,6 +90,7 @@ impl Parser<'_> {
             task: self.task.name.clone(),
             targets: self.targets(first_line)?,
             constraints: self.constraints()?,
+            shapes: self.shapes()?,
             formats: self.axis("formats", &self.task.formats)?,
             scales: self.axis("scales", &self.task.scales)?,
             layouts: self.axis("layouts", &self.task.layouts)?,
@@ -124,6 +126,21 @@ impl Parser<'_> {
             targets.push(found.name.to_string());
         }
         Ok(targets)
+    }
+
+    /// Shapes that are judged if none are asked for; left out, the task's.
+    fn shapes(&self) -> Result<Vec<String>, SpecError> {
+        let place = &self.place;
+        let Some(item) = self.root.get("shapes") else { return Ok(Vec::new()) };
+        let mut found: Vec<String> = Vec::new();
+        for (name, line) in item.texts(place, "shapes")? {
+            self.task.shape(name).map_err(|e| e.at(&place.file, line))?;
+            if found.iter().any(|n| n == name) {
+                return Err(place.error(line, format!("`shapes` has {} twice", shown(name))));
+            }
+            found.push(name.to_string());
+        }
+        Ok(found)
     }
 
     fn constraints(&self) -> Result<Vec<Formula>, SpecError> {

@@ -12,17 +12,30 @@ use crate::words::is_cpp_word;
 pub use propose::kernel_from;
 
 const KERNEL: &str = include_str!("../../templates/kernel.cu");
+const ATTENTION_KERNEL: &str = include_str!("../../templates/attention_kernel.cu");
 const TASK: &str = include_str!("../../templates/task.toml");
 const REFERENCE: &str = include_str!("../../templates/reference.py");
 const TASK_KERNEL: &str = include_str!("../../templates/task_kernel.cu");
 
 /// Names that the kernel template uses itself.
-const OWN_WORDS: [&str; 8] = ["warp_max", "warp_sum", "kHeadDim", "kTile", "kAll", "kLog2e", "kMasked", "WARPS"];
+const OWN_WORDS: [&str; 10] =
+    ["warp_max", "warp_sum", "kHeadDim", "kTile", "kAll", "kLog2e", "kMasked", "WARPS", "i64", "dec"];
 
-/// `new kernel NAME`: a small, right FP8 attention kernel for `fp8_sdpa` with its front matter.
-pub fn kernel(name: &str) -> Result<String, SpecError> {
+/// `new kernel NAME`: a small, right FP8 attention kernel for `fp8_sdpa` or `fp8_attention` with its front matter.
+pub fn kernel(name: &str, task: &str) -> Result<String, SpecError> {
     checked(name, "kernel")?;
-    Ok(KERNEL.replace("@NAME@", name))
+    let template = match task {
+        "fp8_sdpa" => KERNEL,
+        "fp8_attention" => ATTENTION_KERNEL,
+        _ => {
+            return Err(SpecError::new(
+                SpecCode::UnknownName,
+                format!("there is no kernel to begin with for a task `{}`", shown(task)),
+            )
+            .hint("for fp8_sdpa and fp8_attention there is; `warpsmith new task` writes a task with its example"));
+        }
+    };
+    Ok(template.replace("@NAME@", name))
 }
 
 /// `new task NAME`: the files of a task's folder, as (path in it, text).
@@ -57,11 +70,14 @@ mod tests {
     #[test]
     fn names_have_to_be_identifiers() {
         for name in ["", "9mine", "a b", "../x", "größe", "int", "__x", "a-b", "x;", "warp_max", &"x".repeat(65)] {
-            assert!(kernel(name).is_err(), "{name}");
+            assert!(kernel(name, "fp8_sdpa").is_err(), "{name}");
             assert!(task(name).is_err(), "{name}");
         }
-        let text = kernel("mine").unwrap();
-        assert!(text.contains("entry = \"mine\"") && !text.contains('@'));
+        for of in ["fp8_sdpa", "fp8_attention"] {
+            let text = kernel("mine", of).unwrap();
+            assert!(text.contains("entry = \"mine\"") && !text.contains('@'), "{of}");
+        }
+        assert!(kernel("mine", "rms_norm").is_err());
         assert!(task("scaled").unwrap().iter().all(|(_, text)| !text.contains('@')));
     }
 }
