@@ -16,6 +16,8 @@ pub struct Local {
     defined: Vec<[u8; 32]>,
     /// Where undefined values that were stored come from.
     origins: HashMap<(usize, usize), Pc>,
+    /// Undefined bits of bytes of which some are defined: bit fields that are set one after the other.
+    partial: HashMap<(usize, u32), u8>,
 }
 
 impl Local {
@@ -26,6 +28,9 @@ impl Local {
 
     /// Makes it `bytes` long; new bytes are undefined.
     pub fn resize(&mut self, bytes: u32) {
+        if bytes < self.len() && !self.partial.is_empty() {
+            self.partial.retain(|(_, at), _| *at < bytes);
+        }
         let words = bytes.div_ceil(4) as usize;
         self.words.resize(words, Row([0; 32]));
         self.defined.resize(words, [0; 32]);
@@ -65,14 +70,28 @@ impl Local {
 
     /// The undefined bits of 1, 2, 4 or 8 bytes.
     pub fn undefined_bits(&self, lane: usize, at: u32, bytes: u32) -> u64 {
-        (0..bytes).fold(0, |a, n| if self.load(lane, at + n, 1).1 { a } else { a | 0xFF << (8 * n) })
+        let byte = |n: u32| match self.load(lane, at + n, 1).1 {
+            true => 0,
+            false => u64::from(self.partial.get(&(lane, at + n)).copied().unwrap_or(0xFF)),
+        };
+        (0..bytes).fold(0, |a, n| a | byte(n) << (8 * n))
     }
 
-    /// Marks single bytes as undefined.
-    pub fn undefine(&mut self, lane: usize, at: u32, bytes: u32) {
-        for n in (0..8).filter(|n| bytes >> n & 1 != 0) {
+    /// Marks single bits as undefined; the bytes that hold them were just written.
+    pub fn undefine(&mut self, lane: usize, at: u32, bits: u64) {
+        for n in (0..8).filter(|n| bits >> (8 * n) & 0xFF != 0) {
             let value = self.load(lane, at + n, 1).0;
             self.store(lane, at + n, 1, value, false);
+            self.partial.insert((lane, at + n), (bits >> (8 * n)) as u8);
+        }
+    }
+
+    /// Copies bytes with what is undefined of them, within a lane's memory.
+    pub fn copy(&mut self, lane: usize, from: u32, to: u32, bytes: u32) {
+        for n in 0..bytes {
+            let (value, undefined) = (self.load(lane, from + n, 1).0, self.undefined_bits(lane, from + n, 1));
+            self.store(lane, to + n, 1, value, true);
+            self.undefine(lane, to + n, undefined);
         }
     }
 
@@ -128,5 +147,21 @@ mod tests {
         assert!(!l.load(4, 8, 8).1);
         l.store(3, 12, 4, 0, false);
         assert!(!l.load(3, 8, 8).1);
+    }
+
+    #[test]
+    fn bits_of_a_byte_are_defined_one_by_one_until_it_is_written_or_gone() {
+        let mut l = Local::default();
+        l.resize(16);
+        l.store(0, 4, 2, 0, true);
+        l.undefine(0, 4, 0x8001);
+        assert_eq!(l.undefined_bits(0, 4, 4), 0xFFFF_8001);
+        l.copy(0, 4, 8, 2);
+        assert_eq!(l.undefined_bits(0, 8, 2), 0x8001);
+        l.store(0, 8, 1, 0, true);
+        assert_eq!(l.undefined_bits(0, 8, 2), 0x8000);
+        l.resize(4);
+        l.resize(16);
+        assert_eq!(l.undefined_bits(0, 4, 2), 0xFFFF);
     }
 }

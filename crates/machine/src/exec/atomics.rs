@@ -84,6 +84,7 @@ fn combine_in_global(op: AtomOp, ty: AtomTy, old: u64, b: u64, c: u64) -> u64 {
             lane_float::scalar(old, b, 0, imm)
         }
         (AtomOp::Add, AtomTy::F64) if f64::from_bits(old).is_nan() => old,
+        (AtomOp::Add, AtomTy::F64) if f64::from_bits(b).is_nan() => b,
         _ => combine(op, ty, old, b, c),
     }
 }

@@ -106,12 +106,14 @@ fn enter(
     }
     let base = w.local_base();
     // Register arguments are read while the caller's window is current.
-    let registers: Vec<[u64; 32]> = op
+    let registers: Vec<[(u64, u64); 32]> = op
         .args
         .iter()
         .map(|a| match a {
-            CallValue::Row { row, width } => std::array::from_fn(|l| w.regs.lane(*row, *width == Width::W64, l)),
-            CallValue::Local { .. } => [0; 32],
+            CallValue::Row { row, width } => {
+                std::array::from_fn(|l| (w.regs.lane(*row, *width == Width::W64, l), w.regs.undefined_bits(*row, l)))
+            }
+            CallValue::Local { .. } => [(0, 0); 32],
         })
         .collect();
     let frame = cta.push_frame(w, function, Some((caller, pc)));
@@ -120,24 +122,19 @@ fn enter(
         for l in lanes_of(m) {
             match *arg {
                 CallValue::Local { offset: from, bytes: has } => {
-                    copy_bytes(w, l, base + from, new_base + offset, has.min(*bytes))
+                    w.local.copy(l, base + from, new_base + offset, has.min(*bytes))
                 }
                 CallValue::Row { .. } => {
                     let size = bytes.next_power_of_two().min(8);
-                    w.local.store(l, new_base + offset, size, values[l], true);
+                    let (value, undefined) = values[l];
+                    w.local.store(l, new_base + offset, size, value, true);
+                    w.local.undefine(l, new_base + offset, undefined & (u64::MAX >> (64 - 8 * size)));
                 }
             }
         }
     }
     w.groups[at] = Group { pc: callee.start, mask: m, frame, ..group };
     Step::Switch
-}
-
-fn copy_bytes(w: &mut Warp, lane: usize, from: u32, to: u32, bytes: u32) {
-    for n in 0..bytes {
-        let (v, ok) = w.local.load(lane, from + n, 1);
-        w.local.store(lane, to + n, 1, v, ok);
-    }
 }
 
 pub fn ret(cta: &mut Cta, w: &mut Warp, at: usize, pc: Pc, mask: u32, m: u32) -> Step {
@@ -155,24 +152,23 @@ pub fn ret(cta: &mut Cta, w: &mut Warp, at: usize, pc: Pc, mask: u32, m: u32) ->
         match *value {
             CallValue::Local { offset: to, bytes: has } => {
                 for l in lanes_of(m) {
-                    copy_bytes(w, l, frame.local_base + offset, base + to, has.min(*bytes));
+                    w.local.copy(l, frame.local_base + offset, base + to, has.min(*bytes));
                 }
             }
             CallValue::Row { row, width } => {
                 let size = bytes.next_power_of_two().min(8);
                 let mut t = [0u64; 32];
-                let mut poison = 0;
+                let mut undefined = [0u64; 32];
                 for l in lanes_of(m) {
-                    let (v, ok) = w.local.load(l, frame.local_base + offset, size);
-                    t[l] = v;
-                    poison |= u32::from(!ok) << l;
+                    t[l] = w.local.load(l, frame.local_base + offset, size).0;
+                    undefined[l] = w.local.undefined_bits(l, frame.local_base + offset, size);
                 }
                 w.regs.select(w.frames[parent as usize].base);
                 match width {
                     Width::W64 => w.regs.put64(row, &t, m),
                     _ => w.regs.put32(row, &t.map(|v| v as u32), m),
                 }
-                w.regs.set_poison(row, poison, m, pc);
+                w.regs.set_bits(row, &undefined, 0, m, pc);
                 w.regs.select(frame.base);
             }
         }

@@ -271,13 +271,13 @@ fn turns(x: f64) -> f64 {
     let f = Format::F32;
     let code = f.encode(x * f64::from(f32::from_bits(0x3E22_F983)), Rounding::TowardZero, Overflow::Infinity);
     let r = f.decode(flush(f, code));
-    // Less than half of 2^-24 of a turn is none, with its sign: an H200 gives zero there, and did so up to that very point.
+    // In steps of 2^-24 of a turn, zero with its sign: an H200 gives zero up to half of a step, and the sine of a whole one from there on.
     let rest = if r.fract() == 0.0 { 0f64.copysign(r) } else { r - r.round() };
-    if rest.abs() < LEAST_TURN { 0f64.copysign(rest) } else { rest }
+    (rest * STEPS_OF_A_TURN).round() / STEPS_OF_A_TURN
 }
 
-/// 2^-25.
-const LEAST_TURN: f64 = 1.0 / (1u64 << 25) as f64;
+/// 2^24.
+const STEPS_OF_A_TURN: f64 = (1u64 << 24) as f64;
 
 /// The sine of an angle in turns, and its cosine, which is zero at a quarter.
 fn sine(r: f64) -> f64 {

@@ -233,15 +233,15 @@ pub fn bfi(a: u64, b: u64, pos: u32, len: u32, bits: u32) -> u64 {
 }
 
 fn find_nth_set(mask: u32, base: u32, offset: i32) -> u32 {
+    // The device negates it, which changes nothing, and takes the first bit for found (an H200).
+    if offset == i32::MIN {
+        return 0;
+    }
     if base > 31 {
         return u32::MAX;
     }
     if offset == 0 {
         return if mask >> base & 1 == 1 { base } else { u32::MAX };
-    }
-    // The device negates it, which changes nothing, and takes the first bit for found (an H200).
-    if offset == i32::MIN {
-        return 0;
     }
     let (mut left, step) = (offset.unsigned_abs(), if offset > 0 { 1i64 } else { -1 });
     let mut at = i64::from(base);

@@ -3,7 +3,7 @@
 use crate::api::Place;
 use crate::code::{Area, MemOp, Pc, Width};
 use crate::cta::Cta;
-use crate::exec::memory::{bad_access, note_place, put, put_defined, put_undefined, undefined_bytes};
+use crate::exec::memory::{bad_access, note_place, put, put_defined, put_undefined};
 use crate::exec::rare::lanes_of;
 use crate::warp::Warp;
 
@@ -85,8 +85,8 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
             let v = w.regs.lane(*row, *width == Width::W64, l);
             w.local.store(l, at[l] as u32 + step, op.bytes, v, true);
             if p >> l & 1 != 0 {
-                let bytes = undefined_bytes(w, *row, l, op.bytes);
-                w.local.undefine(l, at[l] as u32 + step, bytes);
+                let bits = w.regs.undefined_bits(*row, l) & (u64::MAX >> (64 - 8 * op.bytes));
+                w.local.undefine(l, at[l] as u32 + step, bits);
                 let origin = w.regs.origin(*row, pc);
                 w.local.set_origin(l, at[l] as u32 + step, origin);
             }

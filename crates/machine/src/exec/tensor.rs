@@ -172,7 +172,8 @@ fn floats(cta: &mut Cta, w: &mut Warp, op: &MmaOp) {
         k,
         a: element(op.a.element),
         b: element(op.b.element),
-        accumulator: if op.d.element == Elem::F16 { Accumulator::F16 } else { Accumulator::F32 },
+        // From f32 to f16 the sum is an f32 that is rounded once more (SASS of ptxas 13.0, sm_90; an H200).
+        accumulator: if [op.c.element, op.d.element] == [Elem::F16; 2] { Accumulator::F16 } else { Accumulator::F32 },
         op: if op.wmma { tensor_core::Op::Wmma } else { tensor_core::Op::MmaSync },
     };
     let numerics = cta.m.options.numerics;
