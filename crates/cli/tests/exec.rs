@@ -225,3 +225,26 @@ fn what_is_suppressed_is_a_note_with_its_reason() {
     let (code, document) = place.json(&arguments);
     assert_eq!((code, &document["error"]["line"]), (2, &5.into()), "{document}");
 }
+
+#[test]
+fn a_worker_launches_cooperatively_what_waits_for_its_grid() {
+    let place = Place::new();
+    let arguments = ["exec", &fixture("grid_sync.ptx"), "--launch", &fixture("grid_sync.toml"), "--fake-device"];
+    let (code, record) = place.json(&arguments);
+    assert_eq!((code, &record["verdict"]), (0, &"passed".into()), "{record:#}");
+    assert_eq!(record["backend"], "fake", "{record:#}");
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn a_gpu_computes_what_the_machine_does() {
+    for (name, outputs) in RIGHT {
+        let place = Place::new();
+        let (ptx, launch) = (fixture(&format!("{name}.ptx")), fixture(&format!("{name}.toml")));
+        let (code, record) = place.json(&["exec", &ptx, "--launch", &launch, "--backend", "gpu"]);
+        assert_eq!((code, &record["verdict"]), (0, &"passed".into()), "{name}: {record:#}");
+        for output in *outputs {
+            assert_eq!(record["outputs"][output]["ok"], true, "{name} {output}: {record:#}");
+        }
+    }
+}

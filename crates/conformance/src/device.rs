@@ -112,6 +112,7 @@ impl Backend for Gpu {
                 grid: [blocks, 1, 1],
                 block: [block, 1, 1],
                 cluster: [1; 3],
+                cooperative: false,
                 shared_bytes: 0,
                 args: ["in", "out", "mem"].map(|n| Arg::Buffer(n.into())).into(),
             }],

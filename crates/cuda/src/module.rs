@@ -42,6 +42,8 @@ pub struct Geometry {
     pub block: [u32; 3],
     /// All 1: no cluster is asked for.
     pub cluster: [u32; 3],
+    /// All blocks at once, so that the grid can wait for itself.
+    pub cooperative: bool,
     /// Dynamic shared memory.
     pub shared_bytes: u32,
 }
@@ -242,6 +244,7 @@ impl Stream {
             geometry.grid,
             geometry.block,
             cluster,
+            geometry.cooperative,
             geometry.shared_bytes,
             &arguments.blocks,
             &arguments.starts,

@@ -30,7 +30,7 @@ fn image(context: &Context) -> &'static [u8] {
 }
 
 fn line(threads: u32) -> Geometry {
-    Geometry { grid: [1; 3], block: [threads, 1, 1], cluster: [1; 3], shared_bytes: 0 }
+    Geometry { grid: [1; 3], block: [threads, 1, 1], cluster: [1; 3], cooperative: false, shared_bytes: 0 }
 }
 
 fn floats(n: usize) -> Vec<u8> {
@@ -247,6 +247,7 @@ fn run_of(worker: &Worker, entry: &str, args: &[&str], numbers: &[i32]) -> Run {
         grid: [1; 3],
         block: [128, 1, 1],
         cluster: [1; 3],
+        cooperative: false,
         shared_bytes: 0,
         args: pointers.chain(scalars).collect(),
     };

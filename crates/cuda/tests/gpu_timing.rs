@@ -64,7 +64,15 @@ impl Case {
             args.push(Arg::Buffer("zero".into()));
         }
         let (grid, block) = ([self.blocks, 1, 1], [256, 1, 1]);
-        let launch = Launch { entry: self.entry.into(), grid, block, cluster: [1; 3], shared_bytes: 0, args };
+        let launch = Launch {
+            entry: self.entry.into(),
+            grid,
+            block,
+            cluster: [1; 3],
+            cooperative: false,
+            shared_bytes: 0,
+            args,
+        };
         let mut prepare = Prepare::new(self.entry, &sha256(PTX), &buffers, &[launch], &["y".into()]);
         let second = [("x".to_string(), sha256(&inputs[1]))].into();
         (prepare.bases, prepare.copies, prepare.label) = (vec![[].into(), second], self.copies, "test".into());

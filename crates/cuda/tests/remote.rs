@@ -93,6 +93,7 @@ fn go(worker: &mut Worker, entry: &str, seconds: u64) -> Result<Ran, WorkerError
             grid: [1; 3],
             block: [1; 3],
             cluster: [1; 3],
+            cooperative: false,
             shared_bytes: 0,
             args: vec![Arg::Buffer("x".into()), Arg::Buffer("y".into()), Arg::Bytes(bytes)],
         }],

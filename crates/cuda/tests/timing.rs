@@ -44,7 +44,7 @@ fn parts(entry: &str) -> (Vec<Buffer>, Vec<Launch>) {
     let buffer = |name: &str, fill| Buffer { name: name.into(), bytes: N as u64, fill };
     let args = vec![Arg::Buffer("x".into()), Arg::Buffer("y".into()), Arg::Bytes("e8030000".into())];
     let (entry, grid) = (entry.into(), [3, 1, 1]);
-    let launch = Launch { entry, grid, block: [1; 3], cluster: [1; 3], shared_bytes: 0, args };
+    let launch = Launch { entry, grid, block: [1; 3], cluster: [1; 3], cooperative: false, shared_bytes: 0, args };
     (vec![buffer("x", Fill::Contents(sha256(&x(0)))), buffer("y", Fill::Poison)], vec![launch])
 }
 

@@ -75,6 +75,7 @@ fn run_of(entry: &str) -> Run {
             grid: [1; 3],
             block: [1; 3],
             cluster: [1; 3],
+            cooperative: false,
             shared_bytes: 0,
             args,
         }],

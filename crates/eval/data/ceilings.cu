@@ -46,7 +46,8 @@ extern "C" __global__ void ceiling_shared(int steps, u64* times, u32* sink)
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             u32 a, b, c, d;
-            asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(at + j * 4096));
+            // Volatile, or ptxas loads once for all steps.
+            asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(at + j * 4096));
             sum ^= a ^ b ^ c ^ d;
         }
     if (sum == 0x12345678u && steps < 0) sink[0] = sum;

@@ -4,7 +4,8 @@
 
 use super::table::{self, Table};
 use super::{
-    ATTRIBUTE_CLUSTER, Address, Block, Handle, RawAttribute, RawLaunch, RawTensorMap, RawTensorMapSpec, RawValue,
+    ATTRIBUTE_CLUSTER, ATTRIBUTE_COOPERATIVE, Address, Block, Handle, RawAttribute, RawLaunch, RawTensorMap,
+    RawTensorMapSpec, RawValue,
 };
 use crate::error::{CudaError, DriverVersion, FaultKind};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -389,30 +390,38 @@ impl Api {
         grid: [u32; 3],
         block: [u32; 3],
         cluster: Option<[u32; 3]>,
+        cooperative: bool,
         shared_bytes: u32,
         blocks: &[Block],
         starts: &[usize],
         stream: Handle,
     ) -> Result<(), CudaError> {
-        let mut value = [0u32; 16];
+        let mut attributes = Vec::with_capacity(2);
         if let Some(sizes) = cluster {
+            let mut value = [0u32; 16];
             value[..3].copy_from_slice(&sizes);
+            attributes.push(RawAttribute { id: ATTRIBUTE_CLUSTER, pad: [0; 4], value: RawValue(value) });
         }
-        let attribute = RawAttribute { id: ATTRIBUTE_CLUSTER, pad: [0; 4], value: RawValue(value) };
-        let attribute_count = u32::from(cluster.is_some());
-        let config = RawLaunch { grid, block, shared_bytes, stream, attributes: &attribute, attribute_count };
+        if cooperative {
+            let mut value = [0u32; 16];
+            value[0] = 1;
+            attributes.push(RawAttribute { id: ATTRIBUTE_COOPERATIVE, pad: [0; 4], value: RawValue(value) });
+        }
+        let attribute_count = attributes.len() as u32;
+        let config = RawLaunch { grid, block, shared_bytes, stream, attributes: attributes.as_ptr(), attribute_count };
         let mut pointers: Vec<*mut c_void> =
             starts.iter().map(|s| ptr::from_ref(&blocks[*s]).cast_mut().cast::<c_void>()).collect();
-        // SAFETY: the configuration and its one attribute outlive the call, which copies the arguments. There are as many pointers as
+        // SAFETY: the configuration and its attributes outlive the call, which copies the arguments. There are as many pointers as
         // the function has parameters, each to at least its size. The owner holds the function's module and the stream.
         let code = unsafe { (self.table.launch)(&config, function, pointers.as_mut_ptr(), ptr::null_mut()) };
         match code {
             // Invalid value, out of resources, invalid cluster size and their like: the launch did not happen.
             1 | 701 | 720 | 912 | 914 | 915 => Err(CudaError::Launch {
                 what: format!(
-                    "the driver refuses the launch with {}: grid {grid:?}, block {block:?}, {shared_bytes} bytes of dynamic shared memory{}",
+                    "the driver refuses the launch with {}: grid {grid:?}, block {block:?}, {shared_bytes} bytes of dynamic shared memory{}{}",
                     self.name(code),
-                    cluster.map_or_else(String::new, |c| format!(", cluster {c:?}"))
+                    cluster.map_or_else(String::new, |c| format!(", cluster {c:?}")),
+                    if cooperative { ", all blocks at once" } else { "" }
                 ),
             }),
             _ => self.check(code, "cuLaunchKernelEx"),

@@ -55,6 +55,8 @@ pub(crate) struct RawValue(pub [u32; 16]);
 
 /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`
 pub(crate) const ATTRIBUTE_CLUSTER: u32 = 4;
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`, whose value is 1.
+pub(crate) const ATTRIBUTE_COOPERATIVE: u32 = 2;
 
 /// Numbers of `cuTensorMapEncodeTiled`, innermost dimension first.
 pub(crate) struct RawTensorMapSpec<'a> {

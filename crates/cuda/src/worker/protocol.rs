@@ -97,6 +97,9 @@ pub struct Launch {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub cluster: [u32; 3],
+    /// All blocks at once, so that the grid can wait for itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cooperative: bool,
     pub shared_bytes: u32,
     pub args: Vec<Arg>,
 }

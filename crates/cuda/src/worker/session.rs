@@ -348,8 +348,13 @@ pub(super) fn values(launch: &Launch, addresses: &HashMap<String, u64>) -> Resul
             Ok(Value::Bytes(bytes))
         }
     });
-    let geometry =
-        Geometry { grid: launch.grid, block: launch.block, cluster: launch.cluster, shared_bytes: launch.shared_bytes };
+    let geometry = Geometry {
+        grid: launch.grid,
+        block: launch.block,
+        cluster: launch.cluster,
+        cooperative: launch.cooperative,
+        shared_bytes: launch.shared_bytes,
+    };
     Ok(LaunchValues { entry: launch.entry.clone(), geometry, args: args.collect::<Result<_, _>>()? })
 }
 

@@ -12,8 +12,15 @@ fn run_of(entry: &str) -> (Run, Store) {
     store.insert("image".into(), Arc::new(b"code".to_vec()));
     let buffer = |name: &str, fill| Buffer { name: name.into(), bytes: u64::from(N), fill };
     let args = vec![Arg::Buffer("x".into()), Arg::Buffer("y".into()), Arg::Bytes("e8030000".into())];
-    let launch =
-        Launch { entry: entry.into(), grid: [1; 3], block: [32, 1, 1], cluster: [1; 3], shared_bytes: 0, args };
+    let launch = Launch {
+        entry: entry.into(),
+        grid: [1; 3],
+        block: [32, 1, 1],
+        cluster: [1; 3],
+        cooperative: false,
+        shared_bytes: 0,
+        args,
+    };
     let run = Run {
         image: "image".into(),
         buffers: vec![buffer("x", Fill::Contents(sha256(&x))), buffer("y", Fill::Poison)],

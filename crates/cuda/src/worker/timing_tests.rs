@@ -24,8 +24,15 @@ fn prepare(entry: &str) -> (Prepare, Store) {
     let buffer = |name: &str, fill| Buffer { name: name.into(), bytes: N, fill };
     let buffers = [buffer("x", Fill::Contents(shas[0].clone())), buffer("y", Fill::Poison)];
     let args = vec![Arg::Buffer("x".into()), Arg::Buffer("y".into()), Arg::Bytes("e8030000".into())];
-    let launch =
-        Launch { entry: entry.into(), grid: [7, 1, 1], block: [32, 1, 1], cluster: [1; 3], shared_bytes: 0, args };
+    let launch = Launch {
+        entry: entry.into(),
+        grid: [7, 1, 1],
+        block: [32, 1, 1],
+        cluster: [1; 3],
+        cooperative: false,
+        shared_bytes: 0,
+        args,
+    };
     let mut prepare = Prepare::new("s", "image", &buffers, &[launch], &["y".into()]);
     // The first is what the buffers have themselves.
     prepare.bases = vec![BTreeMap::new(); 3];

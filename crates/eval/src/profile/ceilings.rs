@@ -65,18 +65,20 @@ fn kernels(device: &Subject) -> Vec<Kernel> {
         per_step,
         buffer: 0,
     };
-    let ctas = f64::from(device.sms * 4);
-    // Half of the L2, as whole loads of all threads.
-    let l2 = (device.l2_bytes / 2).clamp(4 << 20, 24 << 20);
+    // One group of loads of every thread, of as many threads as leave half of the L2 free: any less, and nobody reads.
+    let group = |ctas_per_sm: u32| u64::from(device.sms * ctas_per_sm) * 512 * 8 * 16;
+    let l2_ctas = if group(2) <= device.l2_bytes / 2 { 2 } else { 1 };
+    let l2 = group(l2_ctas);
     let dram = DRAM_BYTES.min(device.memory_bytes / 4).max(1 << 26);
-    let read = |what, bytes: u64, passes: i64| Kernel {
-        buffer: bytes,
-        ..base(what, "ceiling_read", 4, 512, passes, read_bytes(bytes, device.sms * 4, 512) / ctas)
+    let read = |what, ctas_per_sm: u32, bytes: u64, passes: i64| {
+        let ctas = device.sms * ctas_per_sm;
+        let each = read_bytes(bytes, ctas, 512) / f64::from(ctas);
+        Kernel { buffer: bytes, ..base(what, "ceiling_read", ctas_per_sm, 512, passes, each) }
     };
     let per = |threads: u32, each: f64| f64::from(threads) * each;
     let mut all = vec![
-        read("DRAM", dram, 12),
-        read("L2", l2, (24 * (DRAM_BYTES / l2.max(1))) as i64),
+        read("DRAM", 4, dram, 12),
+        read("L2", l2_ctas, l2, (24 * (DRAM_BYTES / l2.max(1))) as i64),
         base("shared memory", "ceiling_shared", 2, 1024, 40_000, per(1024, 64.0)),
         base("FP32", "ceiling_fp32", 2, 1024, 20_000, per(1024, 32.0)),
         base("exponentials", "ceiling_exp", 2, 1024, 8_000, per(1024, 8.0)),
@@ -282,6 +284,8 @@ mod tests {
         assert!(found.is_measured() && found.device == "NVIDIA H200");
         let near = |got: Option<f64>, want: f64| assert!((got.unwrap() / want - 1.0).abs() < 0.02, "{got:?} {want}");
         near(found.dram_gb, 12.0 * (1u64 << 30) as f64 / 0.01 / 1e9);
+        // Every kernel has work: here all take as long.
+        near(found.l2_gb, 24.0 * (1u64 << 30) as f64 / 0.01 / 1e9);
         near(found.exp_tera, 132.0 * 2.0 * 1024.0 * 8.0 * 8_000.0 / 0.01 / 1e12);
         near(found.fp16_tflops, 132.0 * 12.0 * 2.0 * 131_072.0 * 60_000.0 / 0.01 / 1e12);
         assert!(found.fp8_tflops.is_some(), "the other way to FP8 stands");

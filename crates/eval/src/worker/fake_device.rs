@@ -93,6 +93,7 @@ impl Executor for Machine {
             async_copies: AsyncCopies::Late,
             max_shared_bytes: self.info().shared_bytes_per_block,
             threads: 0,
+            cooperative: values.geometry.cooperative,
             ..Options::default()
         };
         let outcome = launch(&program, &mut memory, &launched, &options);

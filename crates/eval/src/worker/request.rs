@@ -68,11 +68,6 @@ fn launch(job: &Job, step: &ResolvedLaunch, buffers: &[Buffer]) -> Result<Launch
             step.entry_line,
         ));
     };
-    // The register by which cooperative groups find the grid's barrier; the worker launches no grid that way.
-    if step.cooperative && job.artifact.ptx.contains("%envreg2") {
-        let what = "cooperative launches on a GPU".into();
-        return Err(Box::new(RunEnd::Unsupported { what, file: None, line: Some(step.line) }));
-    }
     let parameters: Vec<Parameter> =
         entry.params.iter().map(|bytes| Parameter { bytes: *bytes as usize, align: 1 }).collect();
     step.fits_parameters("", &parameters).map_err(|e| mismatch(e.message))?;
@@ -117,6 +112,9 @@ fn launch(job: &Job, step: &ResolvedLaunch, buffers: &[Buffer]) -> Result<Launch
         grid: step.grid,
         block: step.block,
         cluster: step.cluster,
+        // The register by which cooperative groups find the grid's barrier. Without it a grid that waits for itself has its own means, and
+        // one that does not may be larger than what fits at once.
+        cooperative: step.cooperative && job.artifact.ptx.contains("%envreg2"),
         shared_bytes: u32::try_from(step.shared_bytes).unwrap_or(u32::MAX),
         args,
     })

@@ -157,7 +157,13 @@ impl CudaDevice {
         self.make_support()?;
         let support = self.support()?;
         let blocks = 8 * self.context.device().sm_count.max(1);
-        let geometry = Geometry { grid: [blocks, 1, 1], block: [THREADS, 1, 1], cluster: [1; 3], shared_bytes: 0 };
+        let geometry = Geometry {
+            grid: [blocks, 1, 1],
+            block: [THREADS, 1, 1],
+            cluster: [1; 3],
+            cooperative: false,
+            shared_bytes: 0,
+        };
         // Read last: lines that are only read need not be written back while something is timed.
         for (kernel, number) in [(&support.overwrite, 1u32), (&support.read, u32::MAX)] {
             let mut arguments = Arguments::new();
@@ -240,5 +246,11 @@ fn lost() -> CudaError {
 
 fn geometry(longest: u64, rows: usize) -> Geometry {
     let blocks = longest.div_ceil(BLOCK_BYTES).clamp(1, MAX_BLOCKS) as u32;
-    Geometry { grid: [blocks, rows as u32, 1], block: [THREADS, 1, 1], cluster: [1; 3], shared_bytes: 0 }
+    Geometry {
+        grid: [blocks, rows as u32, 1],
+        block: [THREADS, 1, 1],
+        cluster: [1; 3],
+        cooperative: false,
+        shared_bytes: 0,
+    }
 }
