@@ -7,7 +7,7 @@
 //! defines = ["D", "causal", "out"]
 //! [budget]
 //! registers = 128
-//! spill_bytes = 64
+//! spill_bytes = 256
 //! [structs.p]
 //! bytes = 248
 //! align = 8

@@ -57,6 +57,8 @@ def heads(Hq, Hkv):
     """Query heads share key heads in whole groups. No heads at all are an empty tensor, and no error."""
     if Hq % Hkv if Hkv else Hq:
         raise ValueError(f"q's {Hq} heads must be a multiple of k's {Hkv}")
+    if Hkv > 65535:   # a grid's second size
+        raise ValueError(f"at most 65535 key heads, not {Hkv}")
 
 
 def scale(name, s, device, shapes):
@@ -142,6 +144,8 @@ def _positive(name, x):
         raise TypeError(f"{name} must be a number, not {type(x).__name__}") from None
     if not (value > 0 and math.isfinite(value)):
         raise ValueError(f"{name} must be positive and finite, not {value}")
+    if not 1e-35 <= value <= 1e35:   # it and its inverse are f32 in the kernels
+        raise ValueError(f"{name} must be between 1e-35 and 1e35, not {value}")
     return value
 
 
