@@ -79,6 +79,9 @@ pub fn profile_text(profile: &ProfileRecord) -> String {
             line("", format!("of {}; {} launches were profiled", launch.kernel, profile.counters.len()));
         }
     }
+    for note in &profile.notes {
+        line("note", note.clone());
+    }
     if let Some(u) = &profile.unavailable {
         line("counters", format!("unavailable: {}", u.why));
         line("next", u.next.clone());

@@ -35,6 +35,9 @@ pub struct ProfileRecord {
     /// Where the stalls' samples lie, by source line, the most first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<SampleRecord>,
+    /// What could not be told, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Kept in the run: paths under it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,

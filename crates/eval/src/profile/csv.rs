@@ -66,7 +66,12 @@ pub fn raw(text: &str) -> Result<Vec<Launched>, CsvError> {
     let columns: BTreeMap<&str, usize> = rows[head].iter().enumerate().map(|(i, c)| (c.as_str(), i)).rev().collect();
     let cell = |row: &[String], name: &str| columns.get(name).and_then(|i| row.get(*i)).cloned().unwrap_or_default();
     let body = &rows[head + 1..];
-    let style = Style::of(body.iter().flatten());
+    // Only values tell: a host may be called 127.0.0.1.
+    let values: Vec<usize> = match columns.get("Metric Value") {
+        Some(at) => vec![*at],
+        None => columns.iter().filter(|(name, _)| name.contains("__")).map(|(_, at)| *at).collect(),
+    };
+    let style = Style::of(body.iter().flat_map(|row| values.iter().filter_map(|at| row.get(*at))));
     let mut launches: Vec<Launched> = Vec::new();
     let named = |row: &[String]| Launched {
         id: cell(row, "ID"),
@@ -264,6 +269,25 @@ mod tests {
             let style = Style::of(cells.iter());
             let got: Vec<f64> = cells.iter().filter_map(|c| style.number(c)).collect();
             assert_eq!(got, want, "{cells:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_an_h200_is_read_as_ncu_wrote_it() {
+        let launches = raw(include_str!("../../tests/fixtures/h200_level_07_raw.csv")).unwrap();
+        let l = &launches[0];
+        assert_eq!(
+            (l.kernel.as_str(), l.grid.as_str(), l.capability.as_str()),
+            ("fp8_sdpa_level_07", "(8, 8, 1)", "9.0")
+        );
+        for (metric, value, unit) in [
+            ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", 17.30, "%"),
+            ("dram__throughput.avg.pct_of_peak_sustained_elapsed", 1.46, "%"),
+            ("smsp__inst_executed.sum", 1_477_376.0, "inst"),
+            ("dram__bytes.sum", 808_448.0, "byte"),
+            ("smsp__average_warps_issue_stalled_wait_per_issue_active.ratio", 1.15, "inst"),
+        ] {
+            assert_eq!(l.values.get(metric), Some(&(value, unit.to_string())), "{metric}");
         }
     }
 

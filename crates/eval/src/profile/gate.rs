@@ -137,6 +137,11 @@ fn conclude(
     let sources = (machinery.sources)(subject);
     let phases = Phases::of(sources.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     found.phases = phases.shares(places, &found.samples);
+    if found.samples.iter().any(|s| s.samples > 0) && found.samples.iter().all(|s| s.line.is_none()) {
+        found.notes.push(
+            "the samples have no source lines, so phases have no shares of time: this toolkit has no nvdisasm (package cuda-nvdisasm; `warpsmith toolkit --fetch`)".into(),
+        );
+    }
 }
 
 /// Resources, what fits a multiprocessor, and the machine code's mix, of each entry that is launched.

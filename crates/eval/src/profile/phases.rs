@@ -77,7 +77,9 @@ impl Phases {
             let all = of(figure, None);
             if all > 0.0 { of(figure, Some(phase)) / all } else { 0.0 }
         };
-        let all: u64 = samples.iter().map(|s| s.samples).sum();
+        // Samples of which no line is known say nothing about phases.
+        let placed = samples.iter().any(|s| s.line.is_some());
+        let all: u64 = if placed { samples.iter().map(|s| s.samples).sum() } else { 0 };
         let sampled = |phase: &str| -> u64 {
             let inside = samples.iter().filter(|s| {
                 let at = s.file.as_deref().zip(s.line).and_then(|(f, l)| self.at(f, l));
@@ -255,6 +257,11 @@ mod tests {
         assert!(
             phases.shares(&places, &[]).iter().all(|p| p.time.is_none() && p.amdahl.is_none()),
             "no samples, no time"
+        );
+        let placeless = [SampleRecord { samples: 100, ..SampleRecord::default() }];
+        assert!(
+            phases.shares(&places, &placeless).iter().all(|p| p.time.is_none()),
+            "samples of unknown lines tell no time"
         );
     }
 }

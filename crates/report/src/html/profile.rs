@@ -102,6 +102,9 @@ fn one(p: &ProfileRecord) -> String {
         text.push_str(&table("What to try, the most promising first (old time / new time)", &head, rows));
     }
     text.push_str(&phases(p));
+    for note in &p.notes {
+        text.push_str(&format!("<p class=\"muted\">{}</p>\n", prose(note)));
+    }
     text.push_str(&entries(p));
     text.push_str(&counters(p));
     text
