@@ -23,7 +23,7 @@ def table():
     """The text of the whole table."""
     h = _heuristic()
     lines = ["# batch heads_kv group seqlen_q seqlen_k head_dim causal plain sms | instance grid block shared tiles_per_unit tiles_per_worker total_tiles row_tiles section partial units boxes"]
-    lengths = [(1, 8192), (1, 64), (4, 8192), (17, 3000), (100, 777), (512, 512), (300, 100), (2048, 2048), (5000, 16384), (16384, 16384)]
+    lengths = [(1, 8192), (1, 64), (4, 8192), (17, 3000), (100, 777), (512, 512), (256, 1000), (300, 100), (2048, 2048), (5000, 16384), (16384, 16384)]
     for D, (B, Hkv, g), (Sq, Sk), causal, plain, sms in itertools.product((64, 128, 256), ((1, 8, 1), (2, 2, 4), (64, 8, 4), (3, 1, 5)), lengths, (0, 1), (1, 0), (132, 114)):
         if sms != 132 and (D, plain) != (128, 1):
             continue

@@ -103,7 +103,8 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
     if let Some(tiny) = choose_tiny(s, sms) {
         // In CTAs of 64 rows by 128 keys, however large those of this choice are.
         let ctas = tiny.grid.iter().map(|n| u64::from(*n)).product::<u64>();
-        let size = ctas * u64::from(tiny.block / 128 * tiny.boxes.map_or(1, |(_, keys)| (keys / 128).max(1)));
+        let keys = tiny.instance.defines.iter().find(|(name, _)| *name == "WS_KEYS").map_or(128, |(_, keys)| *keys);
+        let size = ctas * u64::from(tiny.block / 128 * (keys / 128).max(1));
         if size <= u64::from(if rows <= 16 { sms } else { 4 * sms }) {
             return tiny;
         }
@@ -163,7 +164,10 @@ fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
         return None;
     }
     // CTAs on an SM: registers left for the next launch, too.
+    // Larger clusters find their places late unless two CTAs fit an SM: one span's scores in registers at a time.
+    let serial = d == 64 && groups == 2 && ctas >= 4;
     let blocks = match (keys, d) {
+        _ if serial => 4,
         (256, _) | (_, 256) => 2,
         (_, 64) => 4,
         _ => 3,
@@ -172,7 +176,7 @@ fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
     if shared > MAX_SHARED {
         return None;
     }
-    let defines = vec![
+    let mut defines = vec![
         ("WS_D", d),
         ("WS_KEYS", keys),
         ("WS_WGS", groups),
@@ -182,9 +186,17 @@ fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
         ("WS_POLY", 3),
         ("WS_BLOCKS", blocks.max(1)),
     ];
+    // Two row tiles of a causal CTA come from both ends, so that all CTAs have as much to do.
+    let folded = s.mask == Mask::Causal && groups == 2;
+    if folded {
+        defines.push(("WS_FOLDED", 1));
+    }
+    if serial {
+        defines.push(("WS_SERIAL", 1));
+    }
     let grid = [s.rows().div_ceil(64 * groups) * ctas, s.heads_kv, s.batch];
     let mut choice = Choice::new("tiny", defines, grid, groups * 128, shared);
-    choice.boxes = Some((64 * groups, keys));
+    choice.boxes = Some(if folded { (64, 128) } else { (64 * groups, keys) });
     Some(choice)
 }
 
@@ -301,9 +313,13 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let section = heads.div_ceil(kv_bytes.div_ceil(l2_bytes).max(1) as u32);
     let mut defines =
         vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
-    // Consumers in turns: 7% faster at D 64 causal, 1 to 2% slower elsewhere.
-    if s.head_dim == 64 && s.mask == Mask::Causal {
+    // Consumers in turns: 2 to 8% faster causal and at D 256, 1 to 2% slower elsewhere.
+    if s.mask == Mask::Causal || s.head_dim == 256 {
         defines.push(("WS_TURNS", 1));
+    }
+    // Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice.
+    if s.head_dim == 256 || s.head_dim == 128 && s.mask == Mask::Full {
+        defines.push(("WS_WIDE", 1));
     }
     let ctas = tiles_of(groups).min(sms);
     let mut choice =

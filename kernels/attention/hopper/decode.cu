@@ -9,11 +9,12 @@
 //   keys; a CTA's warps take its tiles in turn, each alone: its own ring of WS_STAGES tiles by TMA, products by mma.sync in f16 (K, V and Q are
 //   exact in f16; P is f16, so this kernel rounds less than one with P in e4m3), accumulation in f32. Keys are the products' rows and queries
 //   their columns (S^T = K Q^T, O^T = V^T P^T), so that eight queries fill them. A maximum is taken only where a score exceeds the old one by far.
-//   No barrier but where a unit ends: there the warps' outputs are added through shared memory, and a team's by the last of its CTAs to come
-//   (p.arrived: a counter for each unit, zero between launches). Loads of the next unit's tiles go on meanwhile.
+//   Where a unit ends the warps' outputs are added through shared memory: a unit of one CTA by the last of its warps to come, without a barrier; a team's by
+//   all warps, and then by the last of its CTAs to come (p.arrived: a counter for each unit, zero between launches). Loads of the next unit's tiles go on meanwhile.
 // Losers (H200, 2026-11-21): split.cu with WS_STREAM 1 (wgmma, 64 rows of which 4 are used; three barriers a tile) 2.4 to 3.1 TB/s; queries as
 //   the products' rows and tiles by cp.async 69.8 us at 1x131072 (D 128, 32-8 heads), 43.7 at 8x16384 (D 256, 16-2); tiles drawn by the warps of a
-//   team from a counter, in their order: all end within 7% (equal shares: 20%), and 86.7 us; 256 bytes promoted to the L2 5% slower than 128.
+//   team from a counter, in their order: all end within 7% (equal shares: 20%), and 86.7 us; 256 bytes promoted to the L2 5% slower than 128; teams that are
+//   clusters of 8 and add in shared memory (2026-11-22) 50.7 instead of 38.9 at 8x16384 (D 256), 10.4 instead of 9.7 at 1x8192: they do not find their places at once.
 // Measured: docs/ledger.md. Comes from: split.cu.
 
 #ifndef WS_D
@@ -55,10 +56,11 @@ constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kStageBytes = 2 * kTileBytes, kWarpBytes = STAGES * kStageBytes;
 constexpr u32 kSums = WARPS * kWarpBytes;            // [warp][8] of (maximum, sum)
 constexpr i32 PITCH = D + 8;                         // eight more keep banks apart
-constexpr bool kRoom = HALVES * WARPS * 8 * (PITCH * 4 + 8) <= WARPS * kWarpBytes;
+constexpr bool kRoom = HALVES * 8 * (PITCH * 4 + 8) <= kWarpBytes;
 constexpr u32 kSwap = kSums + WARPS * 64;            // [warp][8][PITCH] f32
 constexpr u32 kBars = kSwap + WARPS * 8 * PITCH * 4; // [warp][stage]
 constexpr u32 kFlag = kBars + WARPS * STAGES * 8;
+constexpr u32 kCount = kFlag + 4, kFree = kFlag + 8;   // warps that have come to a unit's end; a barrier: the exchange's room is free again
 constexpr u32 kSharedBytes = kFlag + 16;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
@@ -208,6 +210,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const i32 units = p.total_tiles, per_unit = p.tiles_per_unit, rows = p.group * p.Sq;
     const bool blocks = p.vs_t != 0;
     MARK(0);
+    if (thread == 0) {
+        *reinterpret_cast<u32*>(smem + kCount) = 0;
+        mbarrier_init(smem_addr(smem) + kFree, 1);
+    }
+    __syncthreads();
     if (lane == 0) {
         for (u32 i = 0; i < STAGES; ++i) mbarrier_init(bars + 8 * i, 1);
         mbarrier_init_fence();
@@ -269,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (u32 i = 0; i < STAGES; ++i) load(i);
 
-    u32 slot = 0, phase = 0;
+    u32 slot = 0, phase = 0, free_phase = 0;
     for (i32 unit = team; unit < units; unit += teams) {
         const i32 b = unit / p.Hkv, kv_head = unit % p.Hkv;
 #if WS_LENS
@@ -334,28 +341,82 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
 
         MARK(3);
+        if (HALVES == 1 && team_size == 1) {
+            // No barrier: each warp leaves its outputs and goes on to the next unit; the last one to come adds them.
+            float* swap = reinterpret_cast<float*>(smem + kSwap);
+            float2* sums = reinterpret_cast<float2*>(smem + kSums);
+            const float sum0 = column_sum(st.sum[0][0]), sum1 = column_sum(st.sum[0][1]);
+            mbarrier_wait(smem_addr(smem) + kFree, free_phase ^ 1);
+            free_phase ^= 1;
+            if (lane < 4) {
+                sums[warp * 8 + 2 * lane] = make_float2(st.top[0][0], st.top[0][0] == kNegInf ? 0.0f : sum0);
+                sums[warp * 8 + 2 * lane + 1] = make_float2(st.top[0][1], st.top[0][1] == kNegInf ? 0.0f : sum1);
+            }
+#pragma unroll
+            for (i32 e = 0; e < 2; ++e) {
+                if (2 * static_cast<i32>(lane4) + e < rows) {
+                    float* to = swap + (warp * 8 + 2 * lane4 + e) * PITCH + 2 * (lane / 4);
+#pragma unroll
+                    for (i32 n = 0; n < D / 16; ++n) *reinterpret_cast<float2*>(to + 16 * n) = make_float2(st.o[n][0][e], st.o[n][0][e + 2]);
+                }
+            }
+            __syncwarp();
+            u32 before = 0;
+            if (lane == 0) asm volatile("atom.acq_rel.cta.shared.add.u32 %0, [%1], 1;" : "=r"(before) : "r"(smem_addr(smem) + kCount) : "memory");
+            before = __shfl_sync(0xFFFFFFFFu, before, 0);
+            if (before == WARPS - 1) {
+                if (lane == 0) *reinterpret_cast<volatile u32*>(smem + kCount) = 0;
+#pragma unroll 1
+                for (i32 i = lane; i < rows * (D / 4); i += 32) {
+                    const i32 r = i / (D / 4), d = i % (D / 4) * 4;
+                    float top = kNegInf, all = 0.0f;
+                    float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                    float2 ms[WARPS];
+                    float4 x[WARPS];
+#pragma unroll
+                    for (i32 w = 0; w < WARPS; ++w) ms[w] = sums[w * 8 + r], x[w] = *reinterpret_cast<const float4*>(swap + (w * 8 + r) * PITCH + d);
+#pragma unroll
+                    for (i32 w = 0; w < WARPS; ++w) top = fmaxf(top, ms[w].x);
+                    const float zero_top = top == kNegInf ? 0.0f : top;
+#pragma unroll
+                    for (i32 w = 0; w < WARPS; ++w) {
+                        const float f = ex2(ms[w].x - zero_top);
+                        all = fmaf(ms[w].y, f, all);
+                        acc.x = fmaf(x[w].x, f, acc.x), acc.y = fmaf(x[w].y, f, acc.y), acc.z = fmaf(x[w].z, f, acc.z), acc.w = fmaf(x[w].w, f, acc.w);
+                    }
+                    const float f = all > 0.0f ? v_head * rcp(all) : 0.0f;
+                    const i64 to = out_row(p, b, kv_head, r);
+                    store_out4(p, to * D + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
+                    if (p.lse && d == 0) p.lse[to] = log_sum(top, all);
+                }
+                __syncwarp();
+                if (lane == 0) mbarrier_arrive(smem_addr(smem) + kFree);
+            }
+            MARK(6);
+            continue;
+        }
         // The unit's share of this CTA, eight rows at a time.
         const i32 head_floats = 2 * ((rows + 1) & ~1);
         const i64 slot_floats = head_floats + rows * D;
         float* mine = p.partial + (static_cast<i64>(unit) * team_size + part) * slot_floats;
-        // Where no more tiles come, all rows at once, in the ring: its tiles are done with at the first barrier.
-        const bool at_once = HALVES == 1 || (kRoom && unit + teams >= units);
-        float* swap = reinterpret_cast<float*>(smem + (HALVES > 1 && at_once ? 0 : kSwap));
-        float2* sums = HALVES > 1 && at_once ? reinterpret_cast<float2*>(swap + HALVES * WARPS * 8 * PITCH) : reinterpret_cast<float2*>(smem + kSums);
+        // Where no more tiles come, all rows at once, each warp's in its own ring.
+        const bool in_ring = HALVES > 1 && kRoom && unit + teams >= units, at_once = HALVES == 1 || in_ring;
+        auto swap_of = [&](u32 w) { return reinterpret_cast<float*>(smem + (in_ring ? w * kWarpBytes : kSwap + w * (8 * PITCH * 4))); };
+        auto sums_of = [&](u32 w) { return reinterpret_cast<float2*>(smem + (in_ring ? w * kWarpBytes + HALVES * 8 * PITCH * 4 : kSums + w * 64)); };
 #pragma unroll
         for (i32 h = 0; h < HALVES; ++h) {
             const i32 count = min(8, rows - 8 * h);
-            const u32 place = ((at_once ? h : 0) * WARPS + warp) * 8;   // of this warp's rows
+            const u32 place = at_once ? 8 * h : 0;
             const float sum0 = column_sum(st.sum[h][0]), sum1 = column_sum(st.sum[h][1]);
-            if (h == 0 || !at_once) __syncthreads();
+            if (!in_ring && (h > 0 || unit != team)) __syncthreads();   // others read what was there
             if (lane < 4) {
-                sums[place + 2 * lane] = make_float2(st.top[h][0], st.top[h][0] == kNegInf ? 0.0f : sum0);
-                sums[place + 2 * lane + 1] = make_float2(st.top[h][1], st.top[h][1] == kNegInf ? 0.0f : sum1);
+                sums_of(warp)[place + 2 * lane] = make_float2(st.top[h][0], st.top[h][0] == kNegInf ? 0.0f : sum0);
+                sums_of(warp)[place + 2 * lane + 1] = make_float2(st.top[h][1], st.top[h][1] == kNegInf ? 0.0f : sum1);
             }
 #pragma unroll
             for (i32 e = 0; e < 2; ++e) {
                 if (2 * static_cast<i32>(lane4) + e < count) {
-                    float* to = swap + (place + 2 * lane4 + e) * PITCH + 2 * (lane / 4);
+                    float* to = swap_of(warp) + (place + 2 * lane4 + e) * PITCH + 2 * (lane / 4);
 #pragma unroll
                     for (i32 n = 0; n < D / 16; ++n) *reinterpret_cast<float2*>(to + 16 * n) = make_float2(st.o[n][h][e], st.o[n][h][e + 2]);
                 }
@@ -364,17 +425,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             __syncthreads();
             const i32 first = at_once ? 0 : 8 * h;
             for (i32 i = thread; i < (at_once ? rows : count) * (D / 4); i += THREADS) {
-                const i32 r = i / (D / 4), d = i % (D / 4) * 4, from = r / 8 * WARPS * 8 + r % 8;
+                const i32 r = i / (D / 4), d = i % (D / 4) * 4;
                 float top = kNegInf, all = 0.0f;
 #pragma unroll
-                for (i32 w = 0; w < WARPS; ++w) top = fmaxf(top, sums[from + w * 8].x);
+                for (i32 w = 0; w < WARPS; ++w) top = fmaxf(top, sums_of(w)[r].x);
                 const float zero_top = top == kNegInf ? 0.0f : top;
                 float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
                 for (i32 w = 0; w < WARPS; ++w) {
-                    const float2 ms = sums[from + w * 8];
+                    const float2 ms = sums_of(w)[r];
                     const float f = ex2(ms.x - zero_top);
-                    const float4 x = *reinterpret_cast<const float4*>(swap + (from + w * 8) * PITCH + d);
+                    const float4 x = *reinterpret_cast<const float4*>(swap_of(w) + r * PITCH + d);
                     all = fmaf(ms.y, f, all);
                     acc.x = fmaf(x.x, f, acc.x), acc.y = fmaf(x.y, f, acc.y), acc.z = fmaf(x.z, f, acc.z), acc.w = fmaf(x.w, f, acc.w);
                 }

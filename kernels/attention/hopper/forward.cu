@@ -18,7 +18,10 @@
 //   a maximum, a rescaling and a fold for every tile 492, 676; FlashAttention-3's order of issue at two groups 636, 854; values and the next
 //   scores issued together 640, 751; a quarter of the exponentials on the FMA pipe +5 to +10%; scores accumulated and exponentiated in f16
 //   (half the registers, hardly any interference, but MUFU.EX2.F16 is slower) 465, 701, and lse off by 1e-2; the rare path through local
-//   memory 505, 646; sums of the rounded probabilities 462, 665; finer sums and a shift of 5 instead of 3: 495, 646, no more accurate.
+//   memory 505, 646; sums of the rounded probabilities 462, 665; finer sums and a shift of 5 instead of 3: 495, 646, no more accurate. On 2026-11-22, against 411, 601
+//   (D 256: 540): row sums by the tensor core, from eight rows of ones behind V^T, 3% fewer cycles a tile at D 64, but lse is that of the rounded weights (0.057 off), and D 128
+//   spills; the first half's exponentials kept before the wait for the second (ptxas hoists the wait) 462, 634, 542; the next tile's first scores under this one's last values
+//   418, 625, and D 256 waits for a third slot of K.
 // Measured: docs/ledger.md. Comes from: split.cu.
 #include "params.cuh"
 #include "softmax.cuh"
@@ -42,12 +45,16 @@
 #ifndef WS_TURNS
 #define WS_TURNS 0
 #endif
+#ifndef WS_WIDE
+#define WS_WIDE 0   // a tile's scores by one product for all of its keys: less shared-memory traffic, against half of them early
+#endif
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kTurns = WS_TURNS;   // consumers issue values and the next scores in turns, so that the others exponentiate meanwhile
+constexpr bool kWide = WS_WIDE;
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -123,21 +130,24 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     Ring<kQStages> q;
     Ring<kStages> k;
     Work w;
+    auto load_k = [&](i32 i, i32 kv_head) {
+        mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
+        mbarrier_expect_tx(bars.k_full(k.slot), kTileBytes);
+        load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+        k.next();
+    };
+    constexpr i32 kEarly = kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
     for (i32 round = 0; work_of(p, round, w); ++round) {
         if (w.tiles == 0) continue;
         const i32 kv_head = w.head / p.group;
+        if (kEarly) load_k(0, kv_head);
         mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
         mbarrier_expect_tx(bars.q_full(q.slot), kQBytes);
 #pragma unroll
         for (i32 g = 0; g < WGS; ++g) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, bars.q_full(q.slot), 64, w.first_row + 64 * g, w.head, w.b);
         q.next();
 #pragma unroll 1
-        for (i32 i = 0; i < w.tiles; ++i) {
-            mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
-            mbarrier_expect_tx(bars.k_full(k.slot), kTileBytes);
-            load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
-            k.next();
-        }
+        for (i32 i = kEarly; i < w.tiles; ++i) load_k(i, kv_head);
     }
 }
 
@@ -187,6 +197,14 @@ WS_DEV void issue_scores(float (&s)[KEYS / 4], u32 q, u32 k, i32 half) {
         const u64 b = desc_at<kPitch>(k, half * (KEYS / 2 * kPitch) + (i / 4) * (KEYS * 128) + (i % 4) * 32);
         wgmma(s, a, b, i != 0);
     }
+    wgmma_commit();
+}
+
+// The same for all of the tile's keys: Q is read once.
+WS_DEV void issue_scores_wide(float (&s)[KEYS / 2], u32 q, u32 k) {
+    wgmma_fence();
+#pragma unroll
+    for (i32 i = 0; i < D / 32; ++i) wgmma(s, desc_at<kPitch>(q, (i / 4) * (64 * 128) + (i % 4) * 32), desc_at<kPitch>(k, (i / 4) * (KEYS * 128) + (i % 4) * 32), i != 0);
     wgmma_commit();
 }
 
@@ -325,6 +343,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
     for (i32 i = 0; work_of(p, i, w); ++i) {
         const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
         const i32 kv_head = w.head / p.group;
+        const float v_scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
         Consumer me;
         me.reset();
         me.c = p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2;
@@ -335,7 +354,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const u32 q_at = base + q.slot * kQBytes + group * 64 * D;
             const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             mbarrier_wait(bars.q_full(q.slot), q.phase);
-            float s[2][KEYS / 4], x[kKeep ? D / 64 : 1][32];
+            float all[KEYS / 2], x[kKeep ? D / 64 : 1][32];
+            float(&s)[2][KEYS / 4] = *reinterpret_cast<float(*)[2][KEYS / 4]>(all);
             u32 pr[2][KEYS / 16];
             i32 held = 0;   // tiles in x
 #pragma unroll 1
@@ -358,12 +378,22 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 float t0 = 0.0f, t1 = 0.0f;
                 bool certain = false;
                 const u32 k_desc = io.k_desc(n);
-                issue_scores(s[0], q_desc, k_desc, 0);
-                issue_scores(s[1], q_desc, k_desc, 1);
+                if (kWide) {
+                    issue_scores_wide(all, q_desc, k_desc);
+                } else {
+                    issue_scores(s[0], q_desc, k_desc, 0);
+                    issue_scores(s[1], q_desc, k_desc, 1);
+                }
                 io.pass_turn();
-                wgmma_wait<1>();
+                wgmma_wait<kWide ? 0 : 1>();
                 pin(s[0]);
+                if (kWide) pin(s[1]);
                 LAP(1);
+                auto await_second_half = [&] {
+                    if (kWide) return;
+                    wgmma_wait<0>();
+                    pin(s[1]);
+                };
                 auto hide = [&](i32 half) {
                     const i32 seen = p.Sk - p.Sq + row0 + 1, first_key = t * KEYS + half * (KEYS / 2) + 2 * static_cast<i32>(lane4);
                     mask_keys(s[half], first_key, WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
@@ -372,8 +402,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     if (WS_CAUSAL && masked) hide(0);
                     exponentials<KEYS / 4, WS_POLY>(s[0], me.c, me.c, me.bias0, me.bias1, t0, t1);
                     pack_probabilities(s[0], pr[0]);
-                    wgmma_wait<0>();
-                    pin(s[1]);
+                    await_second_half();
                     if (WS_CAUSAL && masked) hide(1);
                     exponentials<KEYS / 4, WS_POLY>(s[1], me.c, me.c, me.bias0, me.bias1, t0, t1);
                     pack_probabilities(s[1], pr[1]);
@@ -387,8 +416,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         for (i32 e = 0; e < KEYS / 2; ++e) s[e / (KEYS / 4)][e % (KEYS / 4)] = to[e];
                     }
                 } else {
-                    wgmma_wait<0>();
-                    pin(s[1]);
+                    await_second_half();
                 }
                 if (!certain) {
                     if (masked) {
@@ -458,16 +486,18 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         }
 
         const i32 row1 = row0 + 8;
-        const float v_scale = p.v_scale[w.b * p.vs_b + kv_head * p.vs_h];
         const float all0 = quad_sum(me.sum0), all1 = quad_sum(me.sum1);   // before the choice: a shuffle under a condition that differs between lanes never returns
         const float sum0 = me.reference0 == kNegInf ? 0.0f : all0, sum1 = me.reference1 == kNegInf ? 0.0f : all1;
-        const float f0 = sum0 > 0.0f ? v_scale / sum0 : 0.0f, f1 = sum1 > 0.0f ? v_scale / sum1 : 0.0f;
+        const float f0 = sum0 > 0.0f ? v_scale * rcp(sum0) : 0.0f, f1 = sum1 > 0.0f ? v_scale * rcp(sum1) : 0.0f;
         const i64 at = (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
+        const i64 to = (at + row0) * D + 4 * lane4;
+        if (row0 < p.Sq) {
 #pragma unroll
-        for (i32 j = 0; j < D / 16; ++j) {
-            const float* o = me.o + 8 * j;
-            if (row0 < p.Sq) store_out4(p, (at + row0) * D + 16 * j + 4 * lane4, o[0] * f0, o[4] * f0, o[1] * f0, o[5] * f0);
-            if (row1 < p.Sq) store_out4(p, (at + row1) * D + 16 * j + 4 * lane4, o[2] * f1, o[6] * f1, o[3] * f1, o[7] * f1);
+            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, me.o[8 * j] * f0, me.o[8 * j + 4] * f0, me.o[8 * j + 1] * f0, me.o[8 * j + 5] * f0);
+        }
+        if (row1 < p.Sq) {
+#pragma unroll
+            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, me.o[8 * j + 2] * f1, me.o[8 * j + 6] * f1, me.o[8 * j + 3] * f1, me.o[8 * j + 7] * f1);
         }
         if (p.lse && lane4 == 0) {
             if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (me.reference0 * me.c + lg2(sum0) - kShift) * kLn2 : kNegInf;

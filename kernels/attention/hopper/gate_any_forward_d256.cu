@@ -82,4 +82,6 @@
 #define WS_WGS 2
 #define WS_KEEP 0
 #define WS_POLY 0
+#define WS_TURNS 1
+#define WS_WIDE 1
 #include "forward.cu"

@@ -84,10 +84,17 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=3, blocks=None, trace=0,
     if shared > 232448:
         return None
     defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WGS=wgs, WS_CTAS=ctas, WS_CAUSAL=int(s.causal), WS_GROUPED=int(s.group > 1), WS_POLY=poly, WS_BLOCKS=blocks)
+    # Two row tiles of a causal CTA come from both ends, so that all CTAs have as much to do.
+    folded = s.causal and wgs == 2
+    if folded:
+        defines["WS_FOLDED"] = 1
+    # Larger clusters find their places late unless two CTAs fit an SM: one span's scores in registers at a time.
+    if s.D == 64 and wgs == 2 and ctas >= 4:
+        defines["WS_BLOCKS"], defines["WS_SERIAL"] = 2, 1
     if trace:
         defines["WS_TRACE"] = 1
     grid = (ceil_div(rows, 64 * wgs) * ctas, s.Hkv, s.B)
-    return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, boxes=(64 * wgs, keys), partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
+    return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, boxes=(64, 128) if folded else (64 * wgs, keys), partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
 
 
 DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 2)}   # keys of a tile, warps, stages
@@ -151,7 +158,7 @@ def forward_shared(D, wgs):
     return stages[0] * 64 * wgs * D + sum(stages[1:]) * 128 * D + 256
 
 
-def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, sms=SMS, persistent=True, l2_bytes=None, trace=0):
+def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, sms=SMS, persistent=True, l2_bytes=None, trace=0):
     """Many queries over many keys."""
     f = FORWARD[s.D]
     # 192 rows to a CTA suit D 64, but not where 256 would fill the SMs once and 192 a little more than once.
@@ -168,9 +175,12 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, sms=SMS, persi
     sections = ceil_div(heads * 2 * s.Sk * s.D, l2_bytes or (80 << 20 if s.Sk < 8192 else 1 << 50))
     section = ceil_div(heads, sections) if s.causal else 1
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
-    # Consumers in turns: 7% faster at D 64 causal, 1 to 2% slower elsewhere.
-    if (s.D == 64 and s.causal) if turns is None else turns:
+    # Consumers in turns: 2 to 8% faster causal and at D 256, 1 to 2% slower elsewhere.
+    if (s.causal or s.D == 256) if turns is None else turns:
         defines["WS_TURNS"] = 1
+    # Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice.
+    if (s.D == 256 or s.D == 128 and not s.causal) if wide is None else wide:
+        defines["WS_WIDE"] = 1
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
@@ -183,7 +193,7 @@ def choose(s, sms=SMS):
     rows = s.group * s.Sq
     tiny = choose_tiny(s, sms=sms)
     # In CTAs of 64 rows by 128 keys, however large those of this choice are.
-    size = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] * (tiny.block // 128) * max(1, tiny.boxes[1] // 128) if tiny else 0
+    size = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] * (tiny.block // 128) * max(1, dict(tiny.defines)["WS_KEYS"] // 128) if tiny else 0
     if tiny and size <= (sms if rows <= 16 else 4 * sms):
         return tiny
     if rows <= 16:
