@@ -43,6 +43,18 @@ const RIGHT: &[(&str, &[&str])] = &[
     ("groups", &["y", "z", "w"]),
     ("atomics", &["o", "q", "d", "f"]),
     ("virtual", &["y"]),
+    ("sgemm_tiles", &["C"]),
+    ("wmma_mixed", &["C", "C8"]),
+    ("group_scan", &["s", "t"]),
+    ("bitonic", &["x"]),
+    ("spmv", &["y", "z"]),
+    ("conv_const", &["y", "n"]),
+    ("fp8_rows", &["s", "y"]),
+    ("top_k", &["v", "i"]),
+    ("gemm_pipeline", &["C"]),
+    ("memcpy_async", &["y", "z"]),
+    ("radix", &["x"]),
+    ("hash_table", &["y", "c", "m"]),
 ];
 
 #[test]

@@ -12,7 +12,7 @@ use crate::exec::{self, Flight};
 use crate::findings::{Findings, RawFinding};
 use crate::global::{Known, MAX_CTA, RecordSpace};
 use crate::machine::{Fill, Machine};
-use crate::memory::DEFINED;
+use crate::memory::{DEFINED, IN_FLIGHT};
 use crate::shared::Shared;
 use crate::warp::{Frame, Group, Pause, State, Warp};
 
@@ -325,6 +325,11 @@ impl<'m> Cta<'m> {
         let before = self.shared.reset(m.shared_bytes as usize, m.warps);
         if !self.detects {
             self.shared.mark(0, m.shared_bytes as usize, DEFINED);
+        } else {
+            // What nobody may touch is watched as bytes are that a copy has in flight.
+            for (start, end) in &m.guards {
+                self.shared.mark(*start as usize, (end - start) as usize, IN_FLIGHT);
+            }
         }
         if before == 0 {
             // Intervals are counted anew.

@@ -129,14 +129,14 @@ fn check_dimensions(launch: &Launch, info: &EntryInfo, layout: &SharedLayout, op
     if product(launch.cluster) > 1 {
         return Err(End::Unsupported { what: format!("clusters of {} CTAs", product(launch.cluster)), site: None });
     }
-    let shared = u64::from(layout.bytes) + u64::from(launch.shared_bytes);
+    let shared = u64::from(layout.plain_bytes) + u64::from(launch.shared_bytes);
     if shared > u64::from(options.max_shared_bytes) {
         return Err(invalid(format!(
             "{} of shared memory ({} static, {} dynamic), but a CTA has at most {} bytes",
-            shared, layout.bytes, launch.shared_bytes, options.max_shared_bytes
+            shared, layout.plain_bytes, launch.shared_bytes, options.max_shared_bytes
         )));
     }
-    Ok(shared as u32)
+    Ok(layout.bytes.saturating_add(launch.shared_bytes))
 }
 
 fn parameters(launch: &Launch, info: &EntryInfo, memory: &Memory) -> Result<Vec<u8>, End> {
@@ -285,6 +285,8 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
         fills: p.fills,
         shared,
         shared_bytes: p.shared_bytes,
+        shared_said: p.layout.plain_bytes + launch.shared_bytes,
+        guards: p.layout.guards,
         warps: threads.div_ceil(32) as usize,
         ctas,
         threads,

@@ -40,6 +40,10 @@ pub struct Machine<'a> {
     pub shared: Vec<SharedRange>,
     /// Static and dynamic.
     pub shared_bytes: u32,
+    /// The same without what lies between variables: what the kernel is told.
+    pub shared_said: u32,
+    /// Start and end of what lies between variables of shared memory and belongs to none.
+    pub guards: Vec<(u32, u32)>,
     pub warps: usize,
     pub ctas: u64,
     pub threads: u32,
@@ -83,7 +87,14 @@ impl Machine<'_> {
 
     /// A place in shared memory by name.
     pub fn shared_place(&self, at: i64, bytes: u32) -> Place {
-        let near = self.shared.iter().rev().find(|s| i64::from(s.offset) <= at).or(self.shared.first());
+        let after = self.shared.partition_point(|s| i64::from(s.offset) <= at);
+        let (before, next) = (after.checked_sub(1).and_then(|n| self.shared.get(n)), self.shared.get(after));
+        // Between two variables it is the nearer one that was left.
+        let beyond = |s: &SharedRange| at - i64::from(s.offset) - i64::from(s.bytes);
+        let near = match (before, next) {
+            (Some(b), Some(n)) if beyond(b) > i64::from(n.offset) - at => Some(n),
+            (b, n) => b.or(n),
+        };
         match near {
             Some(s) => Place {
                 space: "shared",
@@ -126,8 +137,8 @@ impl Machine<'_> {
             Special::NsmId | Special::ClusterOne => 1,
             Special::GridId => self.grid_id,
             Special::DynamicShared => self.launch.shared_bytes,
-            Special::TotalShared => self.shared_bytes,
-            Special::AggregateShared => self.shared_bytes + RESERVED_SHARED,
+            Special::TotalShared => self.shared_said,
+            Special::AggregateShared => self.shared_said + RESERVED_SHARED,
             Special::GridWorkspace(1) => (self.grid_workspace >> 32) as u32,
             Special::GridWorkspace(_) => self.grid_workspace as u32,
             Special::ReservedShared => self.reserved_shared,

@@ -48,14 +48,41 @@ pub struct Program {
     target: String,
 }
 
+/// Bytes between two shared variables that belong to none, so that an access beyond one is seen: a symbol is an object, and no kernel may
+/// take what lies behind it for another. A multiple of any alignment that kernels rely on without asking for it.
+const GUARD: u32 = 1024;
+/// With more variables than this there are no guards.
+const MOST_GUARDED: usize = 48;
+
 /// Where shared variables lie for an entry: (variable, offset), the bytes of all that have a size.
+#[derive(Default)]
 pub(crate) struct SharedLayout {
     pub offsets: Vec<(usize, u32)>,
+    /// With the guards between them.
     pub bytes: u32,
+    /// Without: what the kernel asks for.
+    pub plain_bytes: u32,
+    /// Start and end of each guard.
+    pub guards: Vec<(u32, u32)>,
+    guarded: bool,
     /// Where memory of the launch's size starts, if any variable asks for it.
     pub dynamic: bool,
     /// Where the scratch memory of cooperative groups lies, if it is asked for.
     pub reserved: Option<u32>,
+}
+
+impl SharedLayout {
+    /// The offset of the next object.
+    fn place(&mut self, align: u32, bytes: u32) -> u32 {
+        let mut offset = self.bytes.next_multiple_of(align);
+        if self.guarded && self.bytes > 0 {
+            offset = (offset + GUARD).next_multiple_of(align);
+            self.guards.push((self.bytes, offset));
+        }
+        self.bytes = offset.saturating_add(bytes);
+        self.plain_bytes = self.plain_bytes.next_multiple_of(align).saturating_add(bytes);
+        offset
+    }
 }
 
 /// Bytes of that scratch memory: five barriers, and eight bytes for each warp.
@@ -139,21 +166,20 @@ fn reachable(code: &Code, entry: usize) -> Vec<usize> {
 fn shared_layout(decoded: &DecodedModule, entry: usize) -> SharedLayout {
     let functions = reachable(&decoded.code, entry);
     let used = |v: &ModuleVariable| v.space == Space::Shared && v.used_by.iter().any(|f| functions.contains(f));
-    let mut layout = SharedLayout { offsets: Vec::new(), bytes: 0, dynamic: false, reserved: None };
+    let mut layout = SharedLayout::default();
     let sized = |v: &ModuleVariable| !(v.is_extern || v.bytes == 0);
-    for (n, v) in decoded.variables.iter().enumerate().filter(|(_, v)| used(v) && sized(v)) {
-        let offset = layout.bytes.next_multiple_of(v.align.clamp(1, 1 << 16));
+    let of_their_own = || decoded.variables.iter().enumerate().filter(|(_, v)| used(v) && sized(v));
+    layout.guarded = of_their_own().count() <= MOST_GUARDED;
+    for (n, v) in of_their_own() {
+        let offset = layout.place(v.align.clamp(1, 1 << 16), v.bytes.min(1 << 30) as u32);
         layout.offsets.push((n, offset));
-        layout.bytes = offset.saturating_add(v.bytes.min(1 << 30) as u32);
     }
     let asked = |f: &usize| {
         let inits = &decoded.code.functions[*f].inits;
         inits.iter().any(|(_, init)| matches!(init, RowInit::Special(Special::ReservedShared)))
     };
     if functions.iter().any(asked) {
-        let offset = layout.bytes.next_multiple_of(16);
-        layout.reserved = Some(offset);
-        layout.bytes = offset.saturating_add(RESERVED_BYTES);
+        layout.reserved = Some(layout.place(16, RESERVED_BYTES));
     }
     // Memory of the launch's size comes after all other, all such variables at one address.
     let dynamic: Vec<usize> = (0..decoded.variables.len())
@@ -161,9 +187,9 @@ fn shared_layout(decoded: &DecodedModule, entry: usize) -> SharedLayout {
         .collect();
     let align = dynamic.iter().map(|&n| decoded.variables[n].align.clamp(16, 1 << 16)).max();
     if let Some(align) = align {
-        layout.bytes = layout.bytes.next_multiple_of(align);
+        let offset = layout.place(align, 0);
         layout.dynamic = true;
-        layout.offsets.extend(dynamic.into_iter().map(|n| (n, layout.bytes)));
+        layout.offsets.extend(dynamic.into_iter().map(|n| (n, offset)));
     }
     layout
 }
@@ -183,7 +209,7 @@ fn entries(module: &Module, decoded: &DecodedModule) -> Vec<EntryInfo> {
         list.push(EntryInfo {
             name: f.name.clone(),
             params: params.collect(),
-            static_shared_bytes: layout.bytes,
+            static_shared_bytes: layout.plain_bytes,
             uses_dynamic_shared: layout.dynamic,
             max_threads: threads.map(|(_, n)| n.iter().product::<u64>().min(1024) as u32).min(),
         });

@@ -54,6 +54,34 @@ fn out_of_bounds() {
         format!(".shared .align 4 .b8 s[{bytes}];\n{LANE_WORD}st.shared.u32 [%r3], %r0;\nmov.u32 %r63, 0;\n{STORE}")
     };
     twins("out_of_bounds", "st.shared.u32", &shared(124), &shared(128), 32);
+    // Into the next variable, and before one: what lies between belongs to none, in loads as in stores, of constant size or the launch's.
+    for next in [".shared .align 16 .b8 t[128];", ".extern .shared .align 16 .b8 t[];"] {
+        let launched = if next.starts_with(".extern") { 256 } else { 0 };
+        let (module, function) = if next.starts_with(".extern") { (next, "") } else { ("", next) };
+        let neighbour = |bytes: u32, access: &str| {
+            let text = format!(
+                ".shared .align 4 .b8 s[{bytes}];\n{function}\n{LANE_WORD}mov.u32 %r4, t;\nmov.u32 %r63, 0;\nst.shared.u32 [%r4], 1;\nbar.warp.sync -1;\n\
+                 {access};\n{STORE}"
+            );
+            let text = kernel(&text);
+            text.replacen(".visible .entry", &format!("{module}\n.visible .entry"), 1)
+        };
+        for (access, object, offset) in [
+            ("st.shared.u32 [%r3], %r0", "s", 124),
+            ("ld.shared.u32 %r63, [%r3+4]", "s", 124),
+            ("st.shared.u32 [%r4+-4], %r0", "t", -4),
+            ("ld.shared.u32 %r63, [%r4+-4]", "t", -4),
+        ] {
+            let bad = run_with(&neighbour(124, access), &[7; 256], 128, 1, 32, launched, &options());
+            let found = &bad.outcome.findings;
+            let f = found.iter().find(|f| f.kind.word() == "out_of_bounds");
+            let f = f.unwrap_or_else(|| panic!("{access}, {next}: {:?} {found:?}", bad.outcome.end));
+            let place = f.place.as_ref().expect("a place");
+            assert_eq!((place.object.as_deref(), place.offset), (Some(object), offset), "{access}: {}", f.message);
+        }
+        let good = run_with(&neighbour(128, "st.shared.u32 [%r3], %r0"), &[7; 256], 128, 1, 32, launched, &options());
+        assert_eq!((good.outcome.findings, good.outcome.end), (vec![], End::Completed));
+    }
     let local = |at: u32| {
         format!(".local .align 4 .b8 d[16];\nmov.u64 %rd2, d;\nst.local.u32 [%rd2+{at}], 1;\nmov.u32 %r63, 0;\n{STORE}")
     };

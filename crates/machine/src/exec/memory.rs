@@ -193,6 +193,11 @@ fn lanes_race(cta: &mut Cta, w: &Warp, pc: Pc, c: Conflict, lanes: u32, write: b
 #[cold]
 #[inline(never)]
 pub fn in_flight(cta: &mut Cta, w: &Warp, pc: Pc, at: usize, len: usize, lanes: u32, write: bool) {
+    let (start, end) = (at as u32, (at + len) as u32);
+    if let Some((from, _)) = cta.m.guards.iter().find(|(from, to)| *from < end && start < *to) {
+        let first = u64::from(start.max(*from));
+        return bad_access(cta, w, pc, Area::Shared, first, len as u32, 1, lanes, write);
+    }
     let other = cta.flights.iter().find(|f| f.covers(at, len)).map(|f| f.pc);
     cta.report(FindingKind::AsyncInFlight, w, pc, other, lanes, false, |m| {
         let place = m.shared_place(at as i64, len as u32);

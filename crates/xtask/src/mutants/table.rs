@@ -79,7 +79,7 @@ fn written(results: &Results) -> String {
     let (clean, mutants): (Vec<&Row>, Vec<&Row>) = results.cases.iter().partition(|r| r.expect.is_empty());
     let mut page = format!(
         "# What finds the mutants\n\n\
-         Made by `cargo xtask mutants --table` from the results of benches/mutants_sanitizer.py: {} on {}, {}.\n\n\
+         Made by `cargo xtask mutants --table` from the results of benches/mutants_sanitizer.py: {}, {}, compute-sanitizer {}.\n\n\
          A mutant is a right kernel with one small edit (tests/mutants/mutants.toml). The PTX machine finds all of them, which \
          `cargo test -p xtask` sees to: it executes them for sm_89, with every detector, without a GPU. The other columns are one run each of \
          the same kernels, compiled for sm_90, on the device: *values* is gate 2 there (outputs against the oracle, guards around \
@@ -87,7 +87,9 @@ fn written(results: &Results) -> String {
          run to its end (`failed`) is not counted as silent.\n\n\
          What a judge cannot see by design: racecheck looks at shared memory only, initcheck at global memory only, and a comparison of values at \
          what happened to come out in one run.\n\n## By class of bug\n\n",
-        results.device, results.date, results.sanitizer
+        results.device,
+        results.date,
+        results.sanitizer.trim_start_matches("Version ")
     );
     page.push_str(&counts(&mutants));
     let missed = |f: &dyn Fn(&Row) -> bool| mutants.iter().filter(|r| f(r)).count();
@@ -100,6 +102,13 @@ fn written(results: &Results) -> String {
         missed(&|r| r.values.word != Word::Found && !r.tools_find()),
     );
     page.push_str("## The kernels as they are\n\n");
+    for tool in TOOLS {
+        match clean.iter().filter(|r| r.by(tool).is_some_and(|s| s.word == Word::Found)).count() {
+            0 => {}
+            n => page.push_str(&format!("{tool} reports something in {n} of {} right kernels.\n", clean.len())),
+        }
+    }
+    page.push('\n');
     page.push_str(&rows(&clean));
     page.push_str("\n## Each mutant\n\n");
     page.push_str(&rows(&mutants));
