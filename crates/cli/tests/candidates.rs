@@ -122,6 +122,40 @@ fn fp8_attention_is_judged_in_every_layout_mask_scale_and_format() {
     }
 }
 
+/// The attention library's kernel for Ada (products in e4m3, with its 13 bits of accumulator) and for Ampere: any heads, lengths and strides.
+#[test]
+fn the_kernel_that_ships_for_other_cards_is_right_on_their_arithmetic() {
+    for (file, target) in [("gate_any_portable.cu", "sm_89"), ("gate_any_portable_f16.cu", "sm_80")] {
+        let file = root().join("kernels/attention/hopper").join(file);
+        let file = file.to_str().unwrap();
+        let rows: [(&str, &[&str], usize); 3] = [
+            ("both layouts, both masks, scales", &["--shapes", "tiny", "--scales", "head,tensor,block"], 12),
+            ("queries that see nothing, in groups of three", &["--shapes", "1x3x1x40x24x64", "--mask", "causal"], 2),
+            (
+                "two blocks of scales, long rows",
+                &[
+                    "--shapes",
+                    "1x2x2x9x150x128",
+                    "--scales",
+                    "block",
+                    "--layout",
+                    "dense",
+                    "--dist",
+                    "outliers,shifted",
+                ],
+                4,
+            ),
+        ];
+        for (what, more, workloads) in rows {
+            let args = [&["check", file, "--backend", "cpu", "--target", target][..], more].concat();
+            let (code, document) = Place::new().json(&args);
+            let results = document["results"].as_array().unwrap_or_else(|| panic!("{what}: {document}"));
+            let bad = results.iter().find(|r| r["verdict"] != "passed").map(|r| &r["finding"]);
+            assert_eq!((code, bad, results.len()), (0, None, workloads), "{target}: {what}");
+        }
+    }
+}
+
 #[test]
 fn each_mistake_of_an_attention_kernel_is_found_where_it_can_be_seen() {
     let rows: [(&str, &[&str], &str); 17] = [

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use warpsmith_builtin::canonical_name;
 use warpsmith_compile::{
@@ -114,13 +114,14 @@ fn requests(root: &Path) -> Result<Vec<Request>, String> {
     candidates.extend(tested(root, &tasks)?);
     let mut found: Vec<Request> = Vec::new();
     let mut seen = BTreeSet::new();
-    for candidate in candidates {
+    let alone = candidates.into_iter().map(|c| (c, None));
+    for (candidate, include_root) in alone.chain(shipped(root, &tasks)?) {
         let task = tasks.find(&candidate.task).map_err(|e| e.to_string())?;
         let subject = Subject {
             canonical: canonical_name(&candidate.name).to_string(),
             task: Arc::new(task.clone()),
             candidate: Arc::new(candidate),
-            include_root: None,
+            include_root,
         };
         for (setting, workload, target) in cases(&subject.candidate, task)? {
             let request = request(&subject, &setting, &workload, &target, &headers).map_err(|e| e.to_string())?;
@@ -133,6 +134,18 @@ fn requests(root: &Path) -> Result<Vec<Request>, String> {
         }
     }
     Ok(found)
+}
+
+/// What the attention library ships and the PTX machine executes, with the folder of its headers: tests judge it where there is no toolkit.
+fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBuf>)>, String> {
+    let folder = "kernels/attention/hopper";
+    let one = |file: &str| {
+        let name = format!("{folder}/{file}");
+        let bytes = fs::read(root.join(&name)).map_err(|e| format!("{name}: {e}"))?;
+        let candidate = Candidate::parse(&name, &bytes, tasks).map_err(|e| e.to_string())?;
+        Ok((candidate, Some(root.join(folder))))
+    };
+    ["gate_any_portable.cu", "gate_any_portable_f16.cu"].into_iter().map(one).collect()
 }
 
 /// `tests/candidates`: not in the binary, but judged by tests that have no toolkit.
