@@ -91,19 +91,18 @@ fn conditions(material: &Material) -> String {
         ("Compiler", record.environment.toolkit.clone().unwrap_or_else(|| "none was needed".into())),
         ("Started", record.run.started.clone()),
     ];
-    let measured: BTreeMap<(String, String), usize> =
-        record.results.iter().filter_map(measured).flat_map(|m| m.conditions).fold(BTreeMap::new(), |mut all, c| {
-            *all.entry(c).or_default() += 1;
-            all
-        });
-    if !measured.is_empty() {
-        let words: Vec<_> = measured
+    let mut read: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (key, value) in record.results.iter().filter_map(measured).flat_map(|m| m.conditions) {
+        read.entry(key).or_default().push(value);
+    }
+    if !read.is_empty() {
+        let words: Vec<_> = read
             .iter()
             .take(12)
-            .map(|((k, v), n)| format!("{} {v} ({n} results)", crate::measured::condition(k)))
+            .map(|(key, values)| format!("{} {}", crate::measured::condition(key), spread(values)))
             .collect();
         let replayed = record.results.iter().any(|r| r.backend == "fake");
-        rows.push((if replayed { "Replayed as" } else { "Measured at" }, words.join(", ")));
+        rows.push((if replayed { "Replayed as" } else { "Measured at" }, words.join("; ")));
     }
     if let Some(remote) = &record.environment.remote {
         let platform = remote.platform.as_deref().unwrap_or("an unknown platform");
@@ -120,6 +119,24 @@ fn conditions(material: &Material) -> String {
     }
     text.push_str("</dl>\n");
     text
+}
+
+/// Numbers from the least to the largest, words each with how many results have it.
+fn spread(values: &[String]) -> String {
+    let numbers: Option<Vec<f64>> = values.iter().map(|v| v.parse().ok()).collect();
+    if let Some(numbers) = numbers {
+        let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        return if least == most { format!("{least}") } else { format!("{least} to {most}") };
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    match counts.len() {
+        1 => values[0].clone(),
+        _ => counts.iter().map(|(v, n)| format!("{v} ({n} results)")).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// Where the verdicts come from. A device that only figures were replayed of has judged nothing.
@@ -192,4 +209,22 @@ pub(super) fn gates(material: &Material) -> String {
         ],
         rows,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn readings_are_told_as_a_range_and_words_with_their_counts() {
+        for (values, told) in [
+            (&["1980", "1980"][..], "1980"),
+            (&["124.6", "134.4", "130"], "124.6 to 134.4"),
+            (&["no", "no"], "no"),
+            (&["no", "yes", "no"], "no (2 results), yes (1 results)"),
+        ] {
+            let values: Vec<String> = values.iter().map(|v| (*v).to_string()).collect();
+            assert_eq!(spread(&values), told);
+        }
+    }
 }
