@@ -88,6 +88,8 @@ impl From<warpsmith_store::LoopDirError> for CliError {
             Exists(_) => CliError::usage("run-exists", text).hint("name another folder with --out, or remove that one"),
             NotWritable { .. } => CliError::environment("output-not-writable", text)
                 .hint("choose a folder that you may write to with --out"),
+            Log(warpsmith_store::LogError::Held(_)) => CliError::environment("run-in-use", text)
+                .hint("wait until it ends, or end it; its journal can be read meanwhile: `warpsmith report RUN`"),
             Log(_) | MissingText { .. } => {
                 CliError::usage("run-unreadable", text).hint("is it the folder of a `warpsmith evolve`?")
             }

@@ -126,6 +126,7 @@ fn cost(record: &EvolveRecord) -> Vec<(String, String)> {
         ("US dollars", format!("{:.4}", s.usd)),
         ("GPU seconds", format!("{:.1}", s.gpu_seconds)),
         ("seconds of calls and evaluations, added up", format!("{:.1}", s.seconds)),
+        ("seconds of wall time", format!("{:.1}", s.wall_seconds)),
     ];
     rows.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
 }

@@ -52,7 +52,7 @@ impl<'a> Observed<'a> {
 
     /// What was learned from a solution that failed.
     fn tell_failure(&self, event: &Event, state: &State) {
-        let Event::Evaluated { id, judged } = event else { return };
+        let Event::Evaluated { id, judged, .. } = event else { return };
         if self.verbose && !judged.passed() {
             let why = judged.findings.first().map_or_else(String::new, |f| format!(": {}, {}", f.code, f.message));
             let change = &state.solutions[*id as usize].change;

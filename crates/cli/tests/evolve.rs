@@ -74,6 +74,34 @@ fn a_loop_that_was_cut_off_goes_on_to_the_same_end() {
 }
 
 #[test]
+fn a_loop_that_another_process_writes_is_left_alone() {
+    let place = Place::new();
+    let begin = ["evolve", "--backend", "cpu", "--shapes", "tiny", "--budget", "2", "--out", "r"];
+    assert_eq!(place.run(&begin).status.code(), Some(0));
+    let journal = place.path().join("r/journal.jsonl");
+    let before = fs::read(&journal).unwrap();
+    let writer = fs::OpenOptions::new().append(true).open(&journal).unwrap();
+    writer.lock().unwrap();
+    let output = place.run(&["evolve", "--resume", "r"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("run-in-use"), "{}", text(&output));
+    // Reading is free.
+    assert_eq!(place.run(&["evolve", "--rerun", "r"]).status.code(), Some(0));
+    drop(writer);
+    assert_eq!(place.run(&["evolve", "--resume", "r"]).status.code(), Some(0));
+    assert_eq!(fs::read(&journal).unwrap(), before);
+}
+
+#[test]
+fn a_kernel_without_levers_says_who_could_change_it() {
+    let place = Place::new();
+    let file = common::root().join("tests/candidates/right/local_array.cu").display().to_string();
+    let output = place.run(&["evolve", "--backend", "cpu", &file, "--shapes", "tiny", "--out", "r"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("declares no levers") && text(&output).contains("agent:"), "{}", text(&output));
+}
+
+#[test]
 fn a_replay_keeps_only_what_passes() {
     let place = Place::new();
     let root = common::root();

@@ -1,4 +1,6 @@
 //! Budgets and what was spent of them. Failed parses and empty answers are calls, not evaluations; duplicates are neither.
+//!
+//! Some limits end the loop at once; those of asking (calls, tokens, dollars) end the asking, and what was paid for is still judged.
 
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +98,11 @@ pub struct Account {
     pub tokens: u64,
     pub usd: f64,
     pub gpu_seconds: f64,
+    /// Of calls and evaluations, added up: two at once count twice.
     pub seconds: f64,
+    /// Wall time while the loop ran, over all of its processes; what a killed one did after its last event is not in it.
+    #[serde(default)]
+    pub wall_seconds: f64,
     /// Calls that were fixer turns.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fixes: u64,
@@ -109,21 +115,38 @@ fn is_zero(n: &u64) -> bool {
 impl Budget {
     /// Which limit is reached, in words; None while there is something left of all.
     pub fn reached(&self, spent: &Account) -> Option<String> {
-        let over = |limit: Option<f64>, used: f64| limit.filter(|limit| used >= *limit);
+        self.judging_ended(spent).or_else(|| self.asking_ended(spent))
+    }
+
+    /// Which limit is reached after which nothing is judged any more.
+    pub fn judging_ended(&self, spent: &Account) -> Option<String> {
         if spent.evaluations >= self.evaluations {
             return Some(format!("{} evaluations", self.evaluations));
         }
+        over(self.gpu_seconds, spent.gpu_seconds)
+            .map(|l| format!("{l} GPU seconds"))
+            .or_else(|| over(self.seconds, spent.wall_seconds).map(|l| format!("{l} seconds")))
+    }
+
+    /// Which limit is reached after which nobody is asked any more.
+    fn asking_ended(&self, spent: &Account) -> Option<String> {
         if let Some(limit) = self.calls.filter(|limit| spent.calls >= *limit) {
             return Some(format!("{limit} calls"));
         }
         if let Some(limit) = self.tokens.filter(|limit| spent.tokens >= *limit) {
             return Some(format!("{limit} tokens"));
         }
-        over(self.usd, spent.usd)
-            .map(|l| format!("{l} USD"))
-            .or_else(|| over(self.gpu_seconds, spent.gpu_seconds).map(|l| format!("{l} GPU seconds")))
-            .or_else(|| over(self.seconds, spent.seconds).map(|l| format!("{l} seconds")))
+        over(self.usd, spent.usd).map(|l| format!("{l} USD"))
     }
+
+    /// Seconds of wall time that are left, where they are limited.
+    pub fn seconds_left(&self, spent: &Account) -> Option<f64> {
+        self.seconds.map(|limit| (limit - spent.wall_seconds).max(0.0))
+    }
+}
+
+fn over(limit: Option<f64>, used: f64) -> Option<f64> {
+    limit.filter(|limit| used >= *limit)
 }
 
 #[cfg(test)]
@@ -151,9 +174,17 @@ mod tests {
             (Account { tokens: 120, ..Account::default() }, "tokens"),
             (Account { usd: 1.0, ..Account::default() }, "USD"),
             (Account { gpu_seconds: 5.5, ..Account::default() }, "GPU"),
-            (Account { seconds: 9.0, ..Account::default() }, "9 seconds"),
+            (Account { wall_seconds: 9.0, ..Account::default() }, "9 seconds"),
         ] {
             assert!(budget.reached(&spent).is_some_and(|w| w.contains(word)), "{word}");
+            // What was paid for is judged when only the asking has ended.
+            let asking = ["calls", "tokens", "USD"].contains(&word);
+            assert_eq!(budget.judging_ended(&spent).is_none(), asking, "{word}");
         }
+        assert_eq!(
+            budget.reached(&Account { seconds: 99.0, ..Account::default() }),
+            None,
+            "two at once are no wall time"
+        );
     }
 }

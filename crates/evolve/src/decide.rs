@@ -33,6 +33,13 @@ pub enum Action {
     Done,
 }
 
+impl Action {
+    /// Whether somebody outside is to be asked for a proposal.
+    pub fn asks(&self) -> bool {
+        matches!(self, Action::Ask { .. })
+    }
+}
+
 /// What comes next.
 pub fn decide(state: &State) -> Action {
     if state.finished.is_some() {
@@ -63,6 +70,10 @@ pub fn decide(state: &State) -> Action {
     let left = request.budget.evaluations.saturating_sub(state.account.evaluations);
     let room = (request.batch.max(1) as u64).min(left) as usize;
     if let Some(reached) = request.budget.reached(&state.account) {
+        // What a call has brought is paid for: it is judged though nobody may be asked any more.
+        if !pending.is_empty() && request.budget.judging_ended(&state.account).is_none() {
+            return Action::Evaluate(pending[..room.min(pending.len())].to_vec());
+        }
         return finish(state, format!("the budget of {reached} is spent"));
     }
     if pending.len() >= room {
@@ -76,13 +87,16 @@ pub fn decide(state: &State) -> Action {
     match proposal {
         Some(action) => action,
         // What was proposed before the proposer ran dry is still judged.
-        None if !pending.is_empty() => Action::Evaluate(pending),
+        None if !pending.is_empty() => Action::Evaluate(pending[..room.min(pending.len())].to_vec()),
         None => finish(state, exhausted(state)),
     }
 }
 
 fn exhausted(state: &State) -> String {
     match &state.request.proposer {
+        ProposerKind::Levers if state.request.space.settings.len() < 2 => {
+            "the kernel declares no levers to move; a model or an agent changes its text (--proposer llm:..., agent:...)".into()
+        }
         ProposerKind::Levers => "every setting of the levers was tried".into(),
         ProposerKind::Replay { .. } => "the replay's lines are at their end".into(),
         ProposerKind::Agent { .. } | ProposerKind::Llm { .. } => {

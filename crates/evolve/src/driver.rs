@@ -42,6 +42,8 @@ pub struct Answer {
     pub tokens: u64,
     pub usd: f64,
     pub seconds: f64,
+    /// Nobody was reached: no connection, limited or overloaded to the end, silence until the deadline.
+    pub unreached: bool,
 }
 
 /// What was read out of an answer.
@@ -56,11 +58,18 @@ pub trait Asker {
     /// The prompt: a pure function of state, parents and what is to be mended.
     fn prompt(&self, state: &State, parents: &[u64], fixes: Option<u64>) -> Result<String, String>;
 
-    /// One call. An answer without a text says why there is none; once `cancelled` says so it ends without one, soon.
+    /// One call, of so many seconds at most where the loop has no more. An answer without a text says why there is none; once `cancelled`
+    /// says so it ends without one, soon.
     ///
     /// # Errors
     /// What no later call could mend: it cannot be started, a key that is refused.
-    fn ask(&mut self, turn: u64, prompt: &str, cancelled: &dyn Fn() -> bool) -> Result<Answer, String>;
+    fn ask(
+        &mut self,
+        turn: u64,
+        prompt: &str,
+        most_seconds: Option<f64>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Answer, String>;
 
     /// Reads solutions out of an answer: a pure function of both. New texts are handed to `keep`.
     fn read(
@@ -79,7 +88,15 @@ pub trait Journal {
 
     /// Keeps a text under its SHA-256, before an event names it.
     fn keep(&mut self, text: &str) -> Result<String, String>;
+
+    /// Wall seconds since this was asked last, or since the loop was opened; a journal without a clock says 0.
+    fn elapsed(&mut self) -> f64 {
+        0.0
+    }
 }
+
+/// Calls in a row that reached nobody after which the loop is left for later: it has not ended, only nobody answers.
+const MAX_UNREACHED: u32 = 5;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
@@ -115,7 +132,11 @@ pub struct Driver<'a> {
 
 impl Driver<'_> {
     /// Runs to the end, or until `cancelled`.
+    ///
+    /// # Errors
+    /// What is not the solutions' doing. The loop can be gone on with.
     pub fn run(&mut self, cancelled: &dyn Fn() -> bool) -> Result<Ended, DriverError> {
+        let mut unreached = 0;
         loop {
             if cancelled() {
                 return Ok(Ended::Cancelled);
@@ -127,7 +148,14 @@ impl Driver<'_> {
                 Action::Refuse(refusal) => self.push(Event::Refused { refusal })?,
                 Action::Evaluate(ids) => self.evaluate(&ids, cancelled)?,
                 Action::Remeasure(id) => self.remeasure(id)?,
-                Action::Ask { parents, fixes } => self.ask(parents, fixes, cancelled)?,
+                Action::Ask { parents, fixes } => match self.ask(parents, fixes, cancelled)? {
+                    Some(why) if unreached + 1 >= MAX_UNREACHED && decide(&self.state).asks() => {
+                        return Err(DriverError::Asker(format!(
+                            "{MAX_UNREACHED} calls in a row reached nobody: {why}"
+                        )));
+                    }
+                    why => unreached = if why.is_some() { unreached + 1 } else { 0 },
+                },
             }
         }
     }
@@ -157,7 +185,8 @@ impl Driver<'_> {
             };
             judged.duplicate_of =
                 judged.code_sha256.as_deref().and_then(|code| self.state.same_code(code)).map(|(of, _)| of);
-            self.push(Event::Evaluated { id: *id, judged: Box::new(judged) })?;
+            let elapsed = self.journal.elapsed();
+            self.push(Event::Evaluated { id: *id, judged: Box::new(judged), elapsed })?;
         }
         Ok(())
     }
@@ -173,10 +202,17 @@ impl Driver<'_> {
         beside.dedup();
         let beside: Vec<Solution> = beside.iter().map(|of| self.state.solutions[*of as usize].clone()).collect();
         let judged = self.evaluator.remeasure(solution, &beside).map_err(DriverError::Evaluator)?;
-        self.push(Event::Remeasured { id, judged: Box::new(judged) })
+        let elapsed = self.journal.elapsed();
+        self.push(Event::Remeasured { id, judged: Box::new(judged), elapsed })
     }
 
-    fn ask(&mut self, parents: Vec<u64>, fixes: Option<u64>, cancelled: &dyn Fn() -> bool) -> Result<(), DriverError> {
+    /// One call with its events; why, where it reached nobody.
+    fn ask(
+        &mut self,
+        parents: Vec<u64>,
+        fixes: Option<u64>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Option<String>, DriverError> {
         let asker = self.asker.as_deref().ok_or(DriverError::NoAsker)?;
         let prompt = asker.prompt(&self.state, &parents, fixes).map_err(DriverError::Asker)?;
         let sha = self.journal.keep(&prompt).map_err(DriverError::Journal)?;
@@ -185,10 +221,11 @@ impl Driver<'_> {
             self.push(Event::Asked { asked })?;
         }
         let asker = self.asker.as_deref_mut().ok_or(DriverError::NoAsker)?;
-        let answer = asker.ask(turn, &prompt, cancelled).map_err(DriverError::Asker)?;
+        let most = self.state.request.budget.seconds_left(&self.state.account);
+        let answer = asker.ask(turn, &prompt, most, cancelled).map_err(DriverError::Asker)?;
         // What was asked when the loop was ended stays open, and is asked again, as another call, when it is gone on with.
         if answer.text.is_none() && cancelled() {
-            return Ok(());
+            return Ok(None);
         }
         let mut reading = Reading::default();
         let mut answer_sha256 = None;
@@ -205,6 +242,8 @@ impl Driver<'_> {
             }
             None => reading.refusals.push(Refusal::Empty),
         }
+        let unreached = answer.failure.clone().filter(|_| answer.unreached);
+        let elapsed = self.journal.elapsed();
         self.push(Event::Answered {
             turn,
             solutions: reading.solutions,
@@ -213,8 +252,10 @@ impl Driver<'_> {
             tokens: answer.tokens,
             usd: answer.usd,
             seconds: answer.seconds,
+            elapsed,
             failure: answer.failure,
-        })
+        })?;
+        Ok(unreached)
     }
 }
 

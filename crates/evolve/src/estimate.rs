@@ -101,10 +101,15 @@ pub fn device(name: &str) -> Option<&'static Device> {
     DEVICES.iter().find(|d| d.name.eq_ignore_ascii_case(name))
 }
 
-/// The device whose name is part of a longer one (`NVIDIA H200`), else the first.
-pub fn like(name: &str) -> &'static Device {
+/// The device whose name is part of a longer one (`NVIDIA H200`).
+pub fn part_of(name: &str) -> Option<&'static Device> {
     let name = name.to_ascii_uppercase();
-    DEVICES.iter().rev().find(|d| name.contains(d.name)).unwrap_or(&DEVICES[0])
+    DEVICES.iter().rev().find(|d| name.contains(d.name))
+}
+
+/// [`part_of`], else the first.
+pub fn like(name: &str) -> &'static Device {
+    part_of(name).unwrap_or(&DEVICES[0])
 }
 
 /// One launch as it was executed.

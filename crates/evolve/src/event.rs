@@ -46,14 +46,9 @@ pub enum Effect {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// Always the first.
-    Started {
-        request: Box<LoopRequest>,
-        start: Box<Solution>,
-    },
+    Started { request: Box<LoopRequest>, start: Box<Solution> },
     /// Precedes every effect outside. Without its answer it is done again, as a new one.
-    Asked {
-        asked: Effect,
-    },
+    Asked { asked: Effect },
     /// A proposer's answer, with what was read out of it; its text is kept in the run's folder under this hash.
     Answered {
         turn: u64,
@@ -66,28 +61,29 @@ pub enum Event {
         tokens: u64,
         usd: f64,
         seconds: f64,
+        /// Wall seconds since the loop's event before.
+        #[serde(default)]
+        elapsed: f64,
         /// Why there is no answer: refused, limited, no connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<String>,
     },
     /// A proposal of the loop's own (levers, a replay's line) that will be judged.
-    Proposed {
-        solution: Box<Solution>,
-    },
+    Proposed { solution: Box<Solution> },
     /// One that will not.
-    Refused {
-        refusal: Refusal,
-    },
+    Refused { refusal: Refusal },
     Evaluated {
         id: u64,
         judged: Box<Judged>,
+        #[serde(default)]
+        elapsed: f64,
     },
     Remeasured {
         id: u64,
         judged: Box<Judged>,
+        #[serde(default)]
+        elapsed: f64,
     },
     /// The last of a loop that came to its end, with the reason in words.
-    Finished {
-        reason: String,
-    },
+    Finished { reason: String },
 }

@@ -18,7 +18,7 @@ pub enum Operator {
     Pair,
     /// Two parents.
     Crossover,
-    /// A place drawn anew after the search around a best one had ended.
+    /// Another place, after the search around a best one brought nothing: more than two levers changed.
     Restart,
     /// A failed solution mended.
     Fix,

@@ -111,7 +111,7 @@ impl State {
                 }
                 self.open = Some(asked.clone());
             }
-            Event::Answered { turn, solutions, refusals, tokens, usd, seconds, failure, .. } => {
+            Event::Answered { turn, solutions, refusals, tokens, usd, seconds, elapsed, failure, .. } => {
                 match self.open.take() {
                     Some(Effect::Propose { turn: asked, fixes, .. }) if asked == *turn => self.fix_asked.extend(fixes),
                     _ => return Err(format!("nobody asked for turn {turn}")),
@@ -124,14 +124,19 @@ impl State {
                 self.account.tokens += tokens;
                 self.account.usd += usd;
                 self.account.seconds += seconds;
+                self.account.wall_seconds += elapsed;
                 solutions.iter().try_for_each(|s| self.propose(s))?;
                 self.refusals.extend(refusals.iter().cloned());
             }
             Event::Proposed { solution } => self.propose(solution)?,
             Event::Refused { refusal } => self.refusals.push(refusal.clone()),
-            Event::Evaluated { id, judged } => self.evaluated(*id, judged)?,
-            Event::Remeasured { id, judged } => {
+            Event::Evaluated { id, judged, elapsed } => {
+                self.evaluated(*id, judged)?;
+                self.account.wall_seconds += elapsed;
+            }
+            Event::Remeasured { id, judged, elapsed } => {
                 self.open = None;
+                self.account.wall_seconds += elapsed;
                 self.account.seconds += judged.seconds;
                 self.account.gpu_seconds += judged.gpu_seconds;
                 self.remeasured.insert(*id, (**judged).clone());

@@ -556,3 +556,45 @@ fn the_fixers_budget_ends_the_mending_and_not_the_loop() {
     assert_eq!(fixers("evaluations=9,fixes=2"), 2);
     assert!(fixers("evaluations=9") > 2);
 }
+
+#[test]
+fn what_the_last_call_brought_is_judged() {
+    for (budget, reached) in [("evaluations=9,calls=1", "1 calls"), ("evaluations=9,tokens=10", "10 tokens")] {
+        let server = Server::start(|n, _| script(n + 20));
+        let mut rig = Rig::new(request(Variant::Free, openai(), budget), START);
+        let state = rig.whole(model(Provider::OpenAi, &server));
+        // Two variants of one call, and the start.
+        assert_eq!((state.account.calls, state.account.evaluations), (1, 3), "{budget}");
+        assert!(state.pending().is_empty() && state.finished.as_deref().unwrap().contains(reached), "{budget}");
+        assert_eq!(warpsmith_evolve::rerun::differences(&rig.events), None, "{budget}");
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_leaves_a_loop_that_can_be_gone_on_with() {
+    let back = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let up = back.clone();
+    let server = Server::start(move |n, _| match n {
+        0 => script(0),
+        n if up.load(std::sync::atomic::Ordering::SeqCst) => script(n + 20),
+        _ => Say::Status(503, "gone".into(), Some("0")),
+    });
+    let mut rig = Rig::new(request(Variant::Full, openai(), "evaluations=6"), START);
+    let failed = rig.drive(model(Provider::OpenAi, &server), usize::MAX, &|| false).unwrap_err();
+    assert!(failed.to_string().contains("5 calls in a row") && failed.to_string().contains("gone"), "{failed}");
+    assert!(rig.state().finished.is_none() && rig.state().account.calls == 6);
+    back.store(true, std::sync::atomic::Ordering::SeqCst);
+    let state = rig.whole(model(Provider::OpenAi, &server));
+    assert_eq!(state.account.evaluations, 6);
+    assert_eq!(warpsmith_evolve::rerun::differences(&rig.events), None);
+}
+
+#[test]
+fn a_kernel_that_fills_the_prompt_is_refused() {
+    let long = format!("```cuda\n{}```", START.replace("{\n", &format!("{{\n{}", "  x += 1;\n".repeat(9000))));
+    let server = Server::start(move |n, _| if n == 0 { Say::Text(long.clone(), 1, 1) } else { script(n + 20) });
+    let mut rig = Rig::new(request(Variant::Full, openai(), "evaluations=4"), START);
+    let state = rig.whole(model(Provider::OpenAi, &server));
+    let told = |r: &Refusal| r.words().contains("--prompt-tokens");
+    assert!(state.refusals.iter().any(told), "{:?}", state.refusals);
+}

@@ -19,7 +19,7 @@ fn model(provider: Provider, url: &str) -> Model {
 
 fn one(provider: Provider, script: impl Fn(usize) -> Say + Send + 'static) -> (Result<Answer, String>, Server) {
     let server = Server::start(move |n, _| script(n));
-    let answer = model(provider, &server.url).call("the prompt", &|| false);
+    let answer = model(provider, &server.url).call("the prompt", 20, &|| false);
     (answer, server)
 }
 
@@ -101,7 +101,7 @@ fn what_no_call_can_mend_ends_it_without_the_key() {
     let (answer, _) = one(Provider::Anthropic, |_| Say::Text("your key is sk-secret-0123456789".into(), 1, 1));
     assert!(!answer.unwrap().text.unwrap().contains("sk-secret"));
     let mut nobody = model(Provider::OpenAi, "http://127.0.0.1:9");
-    let why = nobody.call("x", &|| false).unwrap_err();
+    let why = nobody.call("x", 20, &|| false).unwrap_err();
     assert!(why.contains("--base-url"), "{why}");
     assert!(!format!("{nobody:?}").contains("sk-secret"));
     assert!(Key::new("a b").is_none() && Key::new(" \n").is_none());
@@ -111,11 +111,9 @@ fn what_no_call_can_mend_ends_it_without_the_key() {
 fn a_server_that_hangs_holds_nobody() {
     let server = Server::start(|_, _| Say::Hangs);
     let mut slow = model(Provider::OpenAi, &server.url);
-    slow.seconds = 1;
-    let why = slow.call("x", &|| false).unwrap().failure.unwrap();
-    assert!(why.contains("--proposal-seconds"), "{why}");
-    slow.seconds = 600;
-    let answer = slow.call("x", &|| true).unwrap();
+    let answer = slow.call("x", 1, &|| false).unwrap();
+    assert!(answer.unreached && answer.failure.as_ref().unwrap().contains("--proposal-seconds"), "{answer:?}");
+    let answer = slow.call("x", 600, &|| true).unwrap();
     assert_eq!((answer.text, answer.failure.as_deref()), (None, Some("cancelled")));
 }
 
@@ -125,4 +123,23 @@ fn an_answer_without_end_is_cut_off() {
     let answer = answer.unwrap();
     assert!(answer.text.unwrap().len() <= 1 << 20);
     assert!(answer.failure.unwrap().contains("cut off at"));
+}
+
+#[test]
+fn a_server_that_knows_another_form_is_asked_in_that_form() {
+    let server = Server::start(|_, asked| {
+        let has = |name: &str| asked.body.get(name).is_some();
+        if has("stream_options") {
+            return Say::Status(400, "unknown field stream_options".into(), None);
+        }
+        if has("max_tokens") {
+            return Say::Status(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.".into(), None);
+        }
+        Say::Text("here".into(), 1, 1)
+    });
+    let answer = model(Provider::OpenAi, &server.url).call("x", 20, &|| false).unwrap();
+    assert_eq!((answer.text.as_deref(), server.prompts().len()), (Some("here"), 3), "{answer:?}");
+    // It is tried once: a server that refuses both is told of.
+    let (answer, server) = one(Provider::OpenAi, |_| Say::Status(400, "no max_tokens".into(), None));
+    assert!(answer.unwrap().failure.unwrap().contains("no max_tokens") && server.prompts().len() == 2);
 }

@@ -1,11 +1,12 @@
 //! A journal of any event type: one JSON object a line, numbered by `seq` from 0. It knows nothing of what the events mean.
 //!
-//! Unlike a run's record, a log can be opened again and gone on with: a torn last line, which is what a kill leaves, is cut off.
+//! Unlike a run's record, a log can be opened again and gone on with: a torn last line, which is what a kill leaves, is cut off. Who writes
+//! holds a lock on the file, which ends with the process however that ends; on file systems that know no locks nothing is held.
 
 use crate::run_dir::timestamp_now;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub enum LogError {
     Io { path: PathBuf, source: io::Error },
     #[error("{path}:{line}: not an event of this journal: {why}", path = .path.display())]
     Line { path: PathBuf, line: usize, why: String },
+    #[error("{path} is being written by another process", path = .0.display())]
+    Held(PathBuf),
 }
 
 /// An open journal.
@@ -52,19 +55,22 @@ impl Log {
             .append(true)
             .open(path)
             .map_err(|source| LogError::Io { path: path.into(), source })?;
+        hold(&file, path)?;
         Ok(Log { path: path.into(), file, next_seq: 0 })
     }
 
     /// Opens a journal to go on with it, and gives what it holds.
     ///
     /// # Errors
-    /// It cannot be read or written, a line before the last is damaged, or the numbers do not run 0, 1, 2 ...
+    /// It cannot be read or written, another process writes it, a line before the last is damaged, or the numbers do not run 0, 1, 2 ...
     pub fn open<E: DeserializeOwned>(path: &Path) -> Result<(Log, Vec<E>), LogError> {
         let failed = |source| LogError::Io { path: path.into(), source };
+        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        // Before it is read: what another process still writes would be missed.
+        hold(&file, path)?;
         let text = fs::read(path).map_err(failed)?;
         let complete = text.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
         let events = parse(path, &text[..complete])?;
-        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         if complete < text.len() {
             file.set_len(complete as u64).map_err(failed)?;
         }
@@ -107,6 +113,14 @@ impl Log {
         self.file.write_all(&line).and_then(|()| self.file.flush()).map_err(failed)?;
         self.next_seq += 1;
         Ok(self.next_seq - 1)
+    }
+}
+
+fn hold(file: &File, path: &Path) -> Result<(), LogError> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(LogError::Held(path.into())),
+        // Without locks it is as it was before there were any.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 
@@ -154,6 +168,20 @@ mod tests {
             assert_eq!(log.push(&E::Went { far: 2.0 }).unwrap(), kept as u64);
             assert_eq!(Log::read::<E>(&path).unwrap().last(), Some(&E::Went { far: 2.0 }));
         }
+    }
+
+    #[test]
+    fn one_process_writes_and_others_may_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let mut log = Log::create(&path).unwrap();
+        log.push(&E::Went { far: 1.0 }).unwrap();
+        assert!(matches!(Log::open::<E>(&path), Err(LogError::Held(_))));
+        assert_eq!(Log::read::<E>(&path).unwrap().len(), 1);
+        drop(log);
+        let (log, _) = Log::open::<E>(&path).unwrap();
+        assert!(matches!(Log::open::<E>(&path), Err(LogError::Held(_))));
+        drop(log);
     }
 
     #[test]

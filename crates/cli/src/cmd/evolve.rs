@@ -10,6 +10,7 @@ use crate::evolve_text::{Observed, Outcomes};
 use crate::evolve_timed::{self, TimedEvaluator, Timing};
 use crate::{interrupt, output, paths, progress, proposer, session};
 use std::path::Path;
+use std::time::Instant;
 use warpsmith_eval::Subject;
 use warpsmith_evolve::driver::{Asker, Driver, DriverError, Ended, Evaluator, Journal};
 use warpsmith_evolve::lessons::Lessons;
@@ -227,7 +228,7 @@ fn drive(
     let bar = progress::bar(total, common.json);
     bar.set_position(state.account.evaluations);
     let cancelled = interrupt::flag();
-    let mut journal = Kept { folder };
+    let mut journal = Kept { folder, last: Instant::now() };
     let (artifacts, bench) = (Artifacts::new(common)?, Bench::default());
     let on_machine = gates.evaluator(&artifacts, &bench);
     let timed;
@@ -375,6 +376,8 @@ fn unreadable(run: &Path, why: &str) -> CliError {
 /// The loop's folder as its journal.
 struct Kept {
     folder: LoopDir,
+    /// When the wall time was asked for last.
+    last: Instant,
 }
 
 impl Journal for Kept {
@@ -384,6 +387,10 @@ impl Journal for Kept {
 
     fn keep(&mut self, text: &str) -> Result<String, String> {
         self.folder.keep(text).map_err(|e| e.to_string())
+    }
+
+    fn elapsed(&mut self) -> f64 {
+        std::mem::replace(&mut self.last, Instant::now()).elapsed().as_secs_f64()
     }
 }
 

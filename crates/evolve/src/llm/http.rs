@@ -6,7 +6,7 @@ use super::Provider;
 use super::wire::{Heard, Request, error_text};
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Bytes of one line of an answer, and of an error's body.
 const MAX_LINE: u64 = 4 << 20;
@@ -65,7 +65,15 @@ impl Http<'_> {
         let mut heard = Heard::default();
         let mut whole = String::new();
         loop {
-            match self.next(&receiver)? {
+            let said = match self.next(&receiver) {
+                // What came before the time was over is paid for, and may hold a whole variant.
+                Err(late) if late.over && !heard.text.is_empty() && !(self.cancelled)() => {
+                    heard.problem = Some(late.why);
+                    return Ok(heard);
+                }
+                said => said?,
+            };
+            match said {
                 Said::Line(line) => {
                     if whole.len() < MAX_LINE as usize {
                         whole.push_str(&line);
@@ -143,6 +151,27 @@ impl Http<'_> {
     }
 }
 
+/// `Retry-After`: seconds, or a date (RFC 9110, 10.2.3) in its only form that may still be sent.
+fn pause(text: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return (0.0..=86_400.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds));
+    }
+    let words: Vec<&str> = text.split([' ', ':']).collect();
+    let [_, day, month, year, hour, minute, second, "GMT"] = words[..] else { return None };
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = months.iter().position(|m| *m == month)? as i64 + 1;
+    let number = |t: &str, most: i64| t.parse::<i64>().ok().filter(|n| (0..=most).contains(n));
+    let (day, year) = (number(day, 31)?, number(year, 9999)?);
+    // Days since 1970 of a date of the Gregorian calendar, whose year begins in March here (Hinnant, "chrono-compatible algorithms").
+    let shifted = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (shifted.div_euclid(400), shifted.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    let then = days * 86_400 + number(hour, 23)? * 3600 + number(minute, 59)? * 60 + number(second, 60)?;
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs() as i64;
+    Some(Duration::from_secs((then - now).clamp(0, 86_400) as u64))
+}
+
 fn over(why: &str) -> Failure {
     Failure { status: None, why: why.into(), after: None, over: true }
 }
@@ -171,8 +200,7 @@ fn converse(url: &str, headers: &[(&'static str, String)], body: &str, left: Dur
         }
     };
     let status = response.status().as_u16();
-    let after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.trim().parse::<f64>().ok());
-    let after = after.filter(|s| (0.0..=86_400.0).contains(s)).map(Duration::from_secs_f64);
+    let after = response.headers().get("retry-after").and_then(|v| pause(v.to_str().ok()?.trim(), SystemTime::now()));
     let mut reader = BufReader::new(response.into_body().into_reader());
     if !(200..300).contains(&status) {
         let mut text = String::new();
@@ -202,4 +230,29 @@ fn converse(url: &str, headers: &[(&'static str, String)], body: &str, left: Dur
         }
     }
     let _ = to.send(Said::End);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_seconds_or_a_date() {
+        // 2026-11-22T05:00:00Z
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_323_600);
+        for (text, seconds) in [
+            ("0", Some(0)),
+            ("30", Some(30)),
+            ("Sun, 22 Nov 2026 05:00:07 GMT", Some(7)),
+            ("Sun, 22 Nov 2026 04:59:00 GMT", Some(0)),
+            ("Mon, 23 Nov 2026 04:00:00 GMT", Some(82_800)),
+            ("Tue, 29 Feb 2028 00:00:00 GMT", Some(86_400)),
+            ("-1", None),
+            ("soon", None),
+            ("Sun, 22 Nov 2026 05:00:07 CET", None),
+            ("Sun, 22 Brumaire 2026 05:00:07 GMT", None),
+        ] {
+            assert_eq!(pause(text, now), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
 }

@@ -85,8 +85,9 @@ impl Key {
 
     /// A text without the key in it: servers repeat what they refuse.
     fn hide(&self, text: &str) -> String {
-        // A short "key" of a local server would blank ordinary words.
-        if self.0.len() < 8 { text.to_string() } else { text.replace(&self.0, "[key]") }
+        // The short "key" of a local server (`none`, `EMPTY`) is a word, and would blank ordinary ones.
+        let is_word = self.0.len() < 8 && self.0.bytes().all(|b| b.is_ascii_alphabetic());
+        if is_word || self.0.len() < 4 { text.to_string() } else { text.replace(&self.0, "[key]") }
     }
 }
 
@@ -130,19 +131,19 @@ impl Model {
         }
     }
 
-    /// One call.
+    /// One call of so many seconds at most, waiting included.
     ///
     /// # Errors
     /// What no later call could mend: no such server or model, a key that is refused.
-    pub fn call(&mut self, prompt: &str, cancelled: &dyn Fn() -> bool) -> Result<Answer, String> {
+    pub fn call(&mut self, prompt: &str, seconds: u64, cancelled: &dyn Fn() -> bool) -> Result<Answer, String> {
         let began = Instant::now();
-        let deadline = began + Duration::from_secs(self.seconds.clamp(1, 86_400));
+        let deadline = began + Duration::from_secs(seconds.clamp(1, 86_400));
         let mut http = Http { deadline, cancelled };
         let mut answer = Answer::default();
         let mut pause = self.pause;
-        let mut plain = false;
+        let mut form = wire::Form::default();
         for attempt in 1..=TRIES {
-            let request = wire::request(self, prompt, plain);
+            let request = wire::request(self, prompt, form);
             match http.talk(self.provider, &request) {
                 Ok(heard) => {
                     self.take(prompt, heard, &mut answer);
@@ -152,15 +153,15 @@ impl Model {
                     let why = self.hide(&failure.why);
                     let tries = if attempt > 1 { format!(" ({attempt} tries)") } else { String::new() };
                     answer.failure = Some(format!("{why}{tries}"));
-                    // Servers that copy OpenAI's format do not all know how usage is asked for.
-                    if !plain && failure.status == Some(400) && failure.why.contains("stream_options") {
-                        plain = true;
+                    // Servers that speak OpenAI's format do not all know all of it.
+                    if failure.status == Some(400) && form.other(&failure.why) {
                         continue;
                     }
                     if failure.is_final() && !self.answered {
                         return Err(self.hopeless(&failure, &why));
                     }
                     let tries = if failure.status.is_none() && !self.answered { TRIES_UNHEARD } else { TRIES };
+                    answer.unreached = failure.may_pass() || failure.over;
                     if !failure.may_pass() || attempt >= tries || !http.wait(failure.after.unwrap_or(pause)) {
                         if failure.status.is_none() && !failure.over && !self.answered {
                             return Err(self.hopeless(&failure, &why));
@@ -183,6 +184,7 @@ impl Model {
         let output = heard.output_tokens.unwrap_or(text.len() as u64 / 4);
         answer.tokens = input.saturating_add(output);
         answer.usd = self.price.as_ref().map_or(0.0, |p| p.of(input, output));
+        answer.unreached = false;
         answer.failure = heard.problem.map(|p| self.hide(&p));
         answer.text = Some(text).filter(|t| !t.trim().is_empty());
         if answer.text.is_none() && answer.failure.is_none() {

@@ -39,8 +39,27 @@ pub fn base(model: &Model) -> String {
     }
 }
 
-/// The request for one prompt; `plain` leaves out what not every server knows.
-pub fn request(model: &Model, prompt: &str, plain: bool) -> Request {
+/// What of OpenAI's format a server has turned out not to know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Form {
+    /// Leaves out how usage is asked for.
+    plain: bool,
+    /// The limit of tokens under its other name.
+    other_limit: bool,
+}
+
+impl Form {
+    /// Whether there is another form for a server that refused a request with these words; it is taken.
+    pub fn other(&mut self, why: &str) -> bool {
+        let before = *self;
+        self.plain |= why.contains("stream_options");
+        self.other_limit |= why.contains("max_tokens") || why.contains("max_completion_tokens");
+        *self != before
+    }
+}
+
+/// The request for one prompt.
+pub fn request(model: &Model, prompt: &str, form: Form) -> Request {
     let base = base(model);
     let messages = json!([{"role": "user", "content": prompt}]);
     let mut headers = vec![("content-type", "application/json".to_string())];
@@ -48,10 +67,11 @@ pub fn request(model: &Model, prompt: &str, plain: bool) -> Request {
     let (url, body) = match model.provider {
         Provider::OpenAi => {
             headers.extend(key.map(|k| ("authorization", format!("Bearer {k}"))));
-            let limit = if model.base_url.is_none() { "max_completion_tokens" } else { "max_tokens" };
+            let own = model.base_url.is_none();
+            let limit = if own != form.other_limit { "max_completion_tokens" } else { "max_tokens" };
             let mut body = json!({"model": model.model, "messages": messages, "stream": true});
             body[limit] = json!(model.answer_tokens);
-            if !plain {
+            if !form.plain {
                 body["stream_options"] = json!({"include_usage": true});
             }
             (format!("{base}/chat/completions"), body)
@@ -134,8 +154,15 @@ impl Heard {
         }
     }
 
+    /// A text, or a list of parts that have one, as some servers send it.
     fn say(&mut self, text: Option<&Value>) {
-        self.text.push_str(text.and_then(Value::as_str).unwrap_or_default());
+        match text {
+            Some(Value::String(text)) => self.text.push_str(text),
+            Some(Value::Array(parts)) => {
+                parts.iter().filter_map(|p| p.get("text")?.as_str()).for_each(|t| self.text.push_str(t));
+            }
+            _ => {}
+        }
     }
 
     fn stopped(&mut self, reason: Option<&Value>) {

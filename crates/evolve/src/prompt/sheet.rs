@@ -127,11 +127,10 @@ fn lines(task: &Task, workloads: &[Workload]) -> Vec<String> {
 }
 
 fn device_lines(name: &str) -> Vec<String> {
-    let Some(d) = estimate::device(name) else { return vec![name.to_string()] };
+    let Some(d) = estimate::part_of(name) else { return vec![name.to_string()] };
     vec![
         format!(
-            "{}: {} multiprocessors, each with {} registers, {} KB of shared memory, {} warps, {} CTAs at most",
-            d.name,
+            "{name}: {} multiprocessors, each with {} registers, {} KB of shared memory, {} warps, {} CTAs at most",
             d.sm_count,
             d.registers,
             d.shared_bytes / 1024,

@@ -1,9 +1,11 @@
 //! Proposals without a model: moves in the candidate's lever space.
 //!
-//! Local search around the best of a climb: settings that differ from it in one lever, then in two; when [`PATIENCE`] of those in
-//! two brought nothing, a new climb begins at a place drawn by lot. Which neighbour comes first is decided by what is expected of it
-//! ([`super::surrogate`]), and pairs come before the last single moves where much more is expected of them. The variant Full crosses two of
-//! the elite every third time. All draws follow from the state.
+//! Local search around the best: settings that differ from it in one lever; after [`PAIRS_AFTER`] moves in vain those that differ in two as
+//! well; after [`RESTARTS_AFTER`] any other. Which one comes next is decided by what is expected of it ([`super::surrogate`]), so that a
+//! local optimum is left without all of its neighbours having been tried. The variant Full crosses two of the elite every third time. All
+//! draws follow from the state.
+//!
+//! The constants were chosen on made-up costs and on the times of level_07's 108 settings on an H200 (docs/evolve.md).
 
 use super::surrogate::Surrogate;
 use crate::decide::Action;
@@ -12,18 +14,18 @@ use crate::space::Space;
 use crate::state::State;
 use std::collections::BTreeSet;
 
-/// Settings at distance two that are tried in vain before the search begins elsewhere.
-pub const PATIENCE: usize = 6;
-/// A pair comes before a single move of which less than this share of the improvement is expected.
-const SINGLE_SHARE: f64 = 0.5;
+/// A move of a later kind is made where one of an earlier kind promises less than this share of what it does.
+const SHARE: f64 = 0.95;
+/// Moves in vain since the best was found after which pairs are moves too, and any other place in the space.
+const PAIRS_AFTER: usize = 1;
+const RESTARTS_AFTER: usize = 3;
 
 /// The next setting to try; None where all were.
 pub fn next(state: &State) -> Option<Action> {
     let start = state.solutions.first()?;
     let known: BTreeSet<&Levers> = state.solutions.iter().map(|s| &s.levers).collect();
     let untried = |i: &usize| !known.contains(&state.request.space.settings[*i]);
-    let climb = Climb::of(state);
-    let parent = &state.solutions[climb.best as usize];
+    let parent = &state.solutions[best(state) as usize];
     let space = &state.request.space;
     let draws = state.draws(2);
     let surrogate = Surrogate::of(state);
@@ -35,12 +37,9 @@ pub fn next(state: &State) -> Option<Action> {
         let lots = draws.permutation(options.len());
         lots.into_iter().map(|k| (options[k], expected(options[k]))).max_by(|a, b| a.1.total_cmp(&b.1))
     };
-    let (operator, second, chosen) = choose(state, &climb, parent, &untried, &ranked, draws.uniform(1 << 20))?;
+    let (operator, second, chosen) = choose(state, parent, &untried, &ranked)?;
     let levers = space.settings[chosen].clone();
-    let parents = match operator {
-        Operator::Restart => Vec::new(),
-        _ => [Some(parent.id), second].into_iter().flatten().collect(),
-    };
+    let parents = [Some(parent.id), second].into_iter().flatten().collect();
     let change = difference(&parent.levers, &levers);
     Some(Action::Propose(Box::new(Solution {
         id: state.solutions.len() as u64,
@@ -57,11 +56,9 @@ pub fn next(state: &State) -> Option<Action> {
 /// The operator, a second parent, and the setting.
 fn choose(
     state: &State,
-    climb: &Climb,
     parent: &Solution,
     untried: &dyn Fn(&usize) -> bool,
     ranked: &dyn Fn(&[usize]) -> Option<(usize, f64)>,
-    lot: f64,
 ) -> Option<(Operator, Option<u64>, usize)> {
     let space = &state.request.space;
     if state.request.variant.has_history()
@@ -71,18 +68,27 @@ fn choose(
         return Some((Operator::Crossover, Some(second), ranked(&options)?.0));
     }
     let at = |distance: usize| space.at_distance(&parent.levers, distance).filter(untried).collect::<Vec<_>>();
-    let single = ranked(&at(1));
-    let pair = ranked(&at(2)).filter(|_| climb.pairs < PATIENCE);
-    match (single, pair) {
-        (Some((one, hope)), Some((_, more))) if hope >= SINGLE_SHARE * more => Some((Operator::Mutation, None, one)),
-        (_, Some((two, _))) => Some((Operator::Pair, None, two)),
-        (Some((one, _)), None) => Some((Operator::Mutation, None, one)),
-        (None, None) => {
-            let all: Vec<usize> = (0..space.settings.len()).filter(untried).collect();
-            let at = (lot * all.len() as f64) as usize;
-            all.get(at.min(all.len().saturating_sub(1))).map(|i| (Operator::Restart, None, *i))
-        }
+    let elsewhere: Vec<usize> = (0..space.settings.len())
+        .filter(untried)
+        .filter(|i| Space::distance(&parent.levers, &space.settings[*i]) > 2)
+        .collect();
+    // Moves since the best was found that brought nothing, those under way among them.
+    let in_vain = state.solutions.len() - 1 - parent.id as usize;
+    let kinds = [
+        (Operator::Mutation, at(1), 0),
+        (Operator::Pair, at(2), PAIRS_AFTER),
+        (Operator::Restart, elsewhere, RESTARTS_AFTER),
+    ];
+    let found = kinds.into_iter().filter_map(|(operator, options, after)| Some((operator, ranked(&options)?, after)));
+    let found: Vec<_> = found.collect();
+    let mut open: Vec<_> = found.iter().filter(|(.., after)| in_vain >= *after).collect();
+    if open.is_empty() {
+        open.extend(found.first());
     }
+    let most = open.iter().map(|(_, (_, hope), _)| *hope).fold(0.0, f64::max);
+    let chosen = open.into_iter().find(|(_, (_, hope), _)| *hope >= SHARE * most);
+    let chosen = chosen.map(|(operator, (setting, _), _)| (*operator, *setting));
+    chosen.map(|(operator, setting)| (operator, None, setting))
 }
 
 /// Untried settings each of whose levers has the value of one of two parents.
@@ -102,26 +108,9 @@ fn crossover(
     })
 }
 
-/// The climb under way: since the last restart.
-struct Climb {
-    /// Its best, or where it began.
-    best: u64,
-    /// Pairs that were proposed since it last got better.
-    pairs: usize,
-}
-
-impl Climb {
-    fn of(state: &State) -> Climb {
-        let begin = state.solutions.iter().rposition(|s| s.operator == Operator::Restart).unwrap_or(0);
-        let value = |id: u64| state.score(id).map_or(f64::INFINITY, |s| s.value());
-        let mut climb = Climb { best: begin as u64, pairs: 0 };
-        for solution in &state.solutions[begin..] {
-            if value(solution.id) < value(climb.best) {
-                climb = Climb { best: solution.id, pairs: 0 };
-            } else if solution.operator == Operator::Pair {
-                climb.pairs += 1;
-            }
-        }
-        climb
-    }
+/// The solution of the least cost, or the start.
+fn best(state: &State) -> u64 {
+    let value = |id: &u64| state.score(*id).map(crate::Score::value);
+    let scored = state.solutions.iter().map(|s| s.id).filter(|id| value(id).is_some());
+    scored.min_by(|a, b| value(a).unwrap_or(f64::INFINITY).total_cmp(&value(b).unwrap_or(f64::INFINITY))).unwrap_or(0)
 }

@@ -7,7 +7,7 @@ use crate::answer::{self, Draft};
 use crate::driver::{Answer, Asker, Reading};
 use crate::event::Refusal;
 use crate::llm::Model;
-use crate::prompt::{Prompts, Sheet};
+use crate::prompt::{BYTES_PER_TOKEN, Prompts, Sheet};
 use crate::solution::{Levers, Operator, Solution, difference};
 use crate::state::State;
 use std::cell::RefCell;
@@ -75,10 +75,18 @@ impl Asker for Outside<'_> {
         self.prompts.prompt(state, &self.sheet, parents, fixes, &self.texts).map_err(|e| e.to_string())
     }
 
-    fn ask(&mut self, _turn: u64, prompt: &str, cancelled: &dyn Fn() -> bool) -> Result<Answer, String> {
+    fn ask(
+        &mut self,
+        _turn: u64,
+        prompt: &str,
+        most_seconds: Option<f64>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Answer, String> {
+        // Whole seconds, at least one: a budget that ends within a second is spent then.
+        let limit = |seconds: u64| most_seconds.map_or(seconds, |most| seconds.min(most.ceil() as u64)).max(1);
         match &mut self.speaker {
-            Speaker::Model(model) => model.call(prompt, cancelled),
-            Speaker::Agent { command, seconds } => super::agent::call(command, *seconds, prompt, cancelled),
+            Speaker::Model(model) => model.call(prompt, limit(model.seconds), cancelled),
+            Speaker::Agent { command, seconds } => super::agent::call(command, limit(*seconds), prompt, cancelled),
         }
     }
 
@@ -151,6 +159,14 @@ impl Ground<'_> {
             None => self.base.candidate.clone(),
             Some(_) => self.name(draft),
         };
+        // One that fills the prompt would be the last: nobody could be asked to go on from it.
+        let most = (self.state.request.prompts.tokens.saturating_mul(BYTES_PER_TOKEN) / 2).max(self.start_text.len());
+        if text.len() > most {
+            return Err(format!(
+                "it has {} bytes; prompts have room for {most} of a kernel (--prompt-tokens)",
+                text.len()
+            ));
+        }
         let candidate = self.parsed(&name, &text)?;
         if candidate.task != self.state.request.task {
             return Err(format!("it is for the task {}, not {}", candidate.task, self.state.request.task));
