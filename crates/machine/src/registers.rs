@@ -159,8 +159,20 @@ impl Registers {
         if poison & mask != 0 {
             self.origin[at] = origin;
             if !self.details.is_empty() {
-                self.details.remove(&at);
+                self.forget_details(at, mask);
             }
+        }
+    }
+
+    /// The lanes of `mask` are wholly undefined now; the others keep what is known of them, for lanes write a row in turns where they diverge.
+    #[cold]
+    fn forget_details(&mut self, at: usize, mask: u32) {
+        let others = self.poison[at] & !mask;
+        if others == 0 {
+            self.details.remove(&at);
+        } else if let Some(d) = self.details.get_mut(&at) {
+            d.copied &= !mask;
+            (0..32).filter(|l| mask >> l & 1 != 0).for_each(|l| d.bits[l] = u64::MAX);
         }
     }
 
@@ -168,11 +180,14 @@ impl Registers {
     pub fn set_bits(&mut self, row: RowId, bits: &[u64; 32], copied: u32, mask: u32, origin: Pc) {
         let undefined = (0..32).fold(0, |a, l| a | u32::from(bits[l] != 0) << l);
         let before = self.poison(row) & !mask;
+        let at = self.at(row);
+        let old = if before != 0 { self.details.get(&at).cloned() } else { None };
         self.set_poison(row, undefined, mask, origin);
         if undefined & mask != 0 {
-            // What is left of an older value in other lanes counts as wholly undefined.
-            let bits = std::array::from_fn(|l| if before >> l & 1 != 0 { u64::MAX } else { bits[l] });
-            let at = self.at(row);
+            // Other lanes keep what was known of their older values.
+            let older = |l: usize| old.as_ref().map_or(u64::MAX, |d| d.bits[l]);
+            let bits = std::array::from_fn(|l| if before >> l & 1 != 0 { older(l) } else { bits[l] });
+            let copied = copied & mask | old.as_ref().map_or(0, |d| d.copied) & before;
             self.details.insert(at, Detail { bits, copied });
         }
     }
@@ -247,5 +262,17 @@ mod tests {
         assert_eq!(r.poison(5), 0xFFFF);
         r.set_poison(5, 1, 3, 9);
         assert_eq!((r.poison(5), r.origin(5, 42)), (0xFFFD, 9));
+    }
+
+    #[test]
+    fn lanes_that_write_in_turns_keep_what_is_known_of_their_bits() {
+        let mut r = Registers::new();
+        r.push_window(8);
+        r.set_bits(5, &[0xFF00; 32], u32::MAX, u32::MAX, 1);
+        r.set_bits(5, &[0x0F; 32], 0, 0b10, 2);
+        assert_eq!([0, 1].map(|l| r.undefined_bits(5, l)), [0xFF00, 0x0F]);
+        r.set_poison(5, 0b100, 0b100, 3);
+        assert_eq!([0, 1, 2].map(|l| r.undefined_bits(5, l)), [0xFF00, 0x0F, u64::MAX]);
+        assert_eq!(r.copied(5), !0b110);
     }
 }
