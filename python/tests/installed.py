@@ -109,7 +109,7 @@ def main():
         run([bin_folder / "warpsmith", "list"], cwd=folder, env=env, stdout=subprocess.DEVNULL)
         print(said.strip())
         types(python, folder)
-        run([python, HERE / "test_api.py"], cwd=folder, env={**env, "WARPSMITH_INSTALLED": "1"})
+        run([python, HERE / "test_api.py"], cwd=folder, env={**env, "WARPSMITH_INSTALLED": "1", "CUDA_VISIBLE_DEVICES": ""})   # it is about machines without a GPU
         if a.gpu:
             run([python, HERE / "gpu_attention.py", *rest], cwd=folder, env=env)
     print("the wheel is right")

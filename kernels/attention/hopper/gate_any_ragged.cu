@@ -7,7 +7,7 @@
 //! defines = ["D", "causal", "out"]
 //! [budget]
 //! registers = 128
-//! spill_bytes = 160
+//! spill_bytes = 384
 //! [structs.p]
 //! bytes = 248
 //! align = 8
