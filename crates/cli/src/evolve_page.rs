@@ -11,27 +11,64 @@ pub fn page(state: &State, record: &EvolveRecord) -> String {
     let best = record.best.as_ref();
     let gain = best.and_then(|b| b.gain);
     let headline = match (best, gain) {
-        (Some(b), Some(gain)) => format!("#{} is {gain:.2}x better than the start: {}", b.id, b.change),
+        (Some(b), Some(gain)) => {
+            format!("{gain:.2}x better than the start: {}", all_changes(record).unwrap_or(b.change.clone()))
+        }
         (Some(b), None) => format!("#{} passed: {}", b.id, b.change),
         (None, _) => "Nothing passed".into(),
     };
     let mut measure = crate::evolve_text::ranked_by(state);
     measure[..1].make_ascii_uppercase();
     if state.request.backend == "ptx_machine" {
-        measure = format!("{measure} {}.", warpsmith_report::NOT_ON_A_GPU);
+        let passed = if best.is_some() { "The best is" } else { "What passes here is" };
+        measure = format!("{measure} {passed} {}.", warpsmith_report::NOT_ON_A_GPU);
     }
+    let unit = match record.best.as_ref().or(record.start.as_ref()) {
+        Some(one) if one.estimate.is_some() => "model cycles",
+        _ => "us",
+    };
     search_html(&Search {
         run: record.run.name.clone(),
         warpsmith: record.run.warpsmith.clone(),
         headline,
         passed: best.is_some(),
         measure,
+        unit: unit.into(),
+        next: next(record),
         facts: facts(state, record),
         nodes: state.solutions.iter().filter_map(|s| node(state, record, s)).collect(),
         gains: gains(state),
         failures: failures(state),
         cost: cost(record),
     })
+}
+
+/// All levers in which the best differs from the start; the last step alone says little. None where its text was changed too.
+fn all_changes(record: &EvolveRecord) -> Option<String> {
+    let (start, best) = (record.start.as_ref()?, record.best.as_ref()?);
+    if best.candidate != start.candidate {
+        return None;
+    }
+    let changed: Vec<String> = best
+        .levers
+        .iter()
+        .filter_map(|(lever, value)| {
+            let before = start.levers.get(lever)?;
+            (before != value).then(|| format!("{lever} {before} -> {value}"))
+        })
+        .collect();
+    (!changed.is_empty()).then(|| changed.join(", "))
+}
+
+/// The command that measures the best, where it is the start with other levers.
+fn next(record: &EvolveRecord) -> Option<String> {
+    let (start, best) = (record.start.as_ref()?, record.best.as_ref()?);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if best.candidate != start.candidate || !best.candidate.chars().all(plain) {
+        return None;
+    }
+    let set: String = best.levers.iter().map(|(k, v)| format!(" --set {k}={v}")).collect();
+    Some(format!("warpsmith bench {}{set}", best.candidate))
 }
 
 fn facts(state: &State, record: &EvolveRecord) -> Vec<(String, String)> {
@@ -94,7 +131,15 @@ fn text<T: serde::Serialize>(value: &T) -> String {
 fn gains(state: &State) -> Vec<(u64, f64)> {
     let over_start = |id: u64| state.score(id)?.gain_over(state.score(0)?).map(|g| g.ratio);
     let steps = state.improvements.iter();
-    steps.filter_map(|s| Some((s.evaluations, if s.id == 0 { 1.0 } else { over_start(s.id)? }))).collect()
+    let all = steps.filter_map(|s| Some((s.evaluations, if s.id == 0 { 1.0 } else { over_start(s.id)? })));
+    // One that equals the best so far and is simpler takes its place, but gains nothing.
+    let mut found: Vec<(u64, f64)> = Vec::new();
+    for (n, gain) in all {
+        if found.last().is_none_or(|(_, before)| gain > before * 1.0005) {
+            found.push((n, gain));
+        }
+    }
+    found
 }
 
 fn failures(state: &State) -> Vec<(String, u64)> {

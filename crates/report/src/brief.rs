@@ -27,11 +27,15 @@ pub fn brief(material: &Material) -> String {
     let tasks: Vec<String> = unique(record.results.iter().map(|r| r.task.clone()));
     let kernels = unique(record.results.iter().map(short));
     line(format!("run: {} ({})", record.run.name, record.run.started));
-    line(format!(
-        "goal: {} right for {} through the gates compile, correctness, performance, profile",
-        some(&kernels, 6),
-        some(&tasks, 3)
-    ));
+    if kernels.is_empty() {
+        line("goal: not known, for nothing was judged yet".into());
+    } else {
+        line(format!(
+            "goal: {} right for {} through the gates compile, correctness, performance, profile",
+            some(&kernels, 6),
+            some(&tasks, 3)
+        ));
+    }
     line(format!("state: {}", overall(record).sentence()));
     material.notes.iter().take(3).for_each(|n| line(format!("note: {}", cut(n, 200))));
     line(format!(

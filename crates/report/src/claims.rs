@@ -2,6 +2,7 @@
 
 use crate::material::{Material, folder};
 use crate::measured::measured;
+use crate::summary::counted_on;
 use std::collections::BTreeSet;
 use warpsmith_spec::record::{GateStatus, ResultRecord, VerdictWord};
 
@@ -73,7 +74,10 @@ pub fn claims(material: &Material) -> Vec<Claim> {
                 share(on_gpu.len()),
                 material.record.environment.device.as_deref().unwrap_or("a GPU")
             ),
-            None => "not run on a GPU".into(),
+            None => match all.iter().find_map(|r| counted_on(r)) {
+                Some(device) => format!("launched on {device} for its counters; its values there were not looked at"),
+                None => "not run on a GPU".into(),
+            },
         },
         file: first(&on_gpu, "correctness/").filter(|_| !on_gpu.is_empty()),
     });

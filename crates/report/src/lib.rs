@@ -5,6 +5,7 @@
 mod brief;
 mod claims;
 mod compare;
+mod decision;
 mod exec;
 mod history;
 mod html;

@@ -1,6 +1,7 @@
 //! `report.md`: the run for a pull request or a job summary. Verdict and conditions first, then gates with evidence.
 
 use crate::NOT_ON_A_GPU;
+use crate::decision::{Beside, decision, headline};
 use crate::material::Material;
 use crate::rows::{HEAD, cells, figure, worst_check};
 use crate::speed::speed;
@@ -10,9 +11,15 @@ use warpsmith_spec::record::{ResultRecord, RunRecord, Severity, VerdictWord};
 /// The whole report. Cells are escaped: a candidate's name or message cannot break out of its table.
 pub fn markdown(material: &Material) -> String {
     let record = material.record;
-    let overall = overall(record);
-    let mut text =
-        format!("# {}\n\n**{}.**\n\n{}\n\n", escape(&record.run.name), overall.sentence(), escape(&next_step(record)));
+    let mut text = format!(
+        "# {}\n\n**{}**\n\n{}.\n\n",
+        escape(&record.run.name),
+        escape(&headline(record).1),
+        overall(record).sentence()
+    );
+    text.extend(Beside::of(&record.results).sentence().map(|s| format!("{}\n\n", escape(&s))));
+    text.extend(decision(record).map(|d| format!("**Merge?** {}.\n\n", escape(&d))));
+    text.push_str(&format!("{}\n\n", escape(&next_step(record))));
     for note in &material.notes {
         text.push_str(&format!("> {}\n\n", escape(note)));
     }

@@ -3,7 +3,7 @@
 //! It makes no figure of its own. A replayed measurement (`backend: fake`) is never called a time.
 
 use serde_json::Value;
-use warpsmith_spec::record::ResultRecord;
+use warpsmith_spec::record::{ResultRecord, is_peer};
 
 /// Methods in the order in which reports prefer them; a ratio is only ever within one.
 pub(crate) const METHODS: [&str; 4] = ["graph_cold", "graph_warm", "event", "eager"];
@@ -48,6 +48,15 @@ pub(crate) struct Measured {
 impl Measured {
     pub fn timing(&self, method: &str) -> Option<&Timing> {
         self.timings.iter().find(|t| t.method == method)
+    }
+
+    /// The fastest of other people's kernels beside it; where none was timed, the fastest baseline of any kind.
+    pub fn rival(&self) -> Option<(&Against, (f64, f64, f64))> {
+        let usable = |peer: bool| {
+            let of = self.baselines.iter().filter(move |b| !peer || is_peer(&b.name));
+            of.filter_map(|b| Some((b, b.ratio?))).min_by(|a, b| a.1.0.total_cmp(&b.1.0))
+        };
+        usable(true).or_else(|| usable(false))
     }
 
     /// The method that the ratios are of, else the first of [`METHODS`] that was measured.
@@ -133,14 +142,18 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// A condition's name for people.
-pub(crate) fn condition(key: &str) -> String {
-    match key {
-        "sm_mhz" => "SM clock, MHz:".into(),
-        "memory_mhz" => "memory clock, MHz:".into(),
-        "power_w" => "power, W:".into(),
-        "temperature_c" => "temperature, C:".into(),
-        "throttled" => "clocks held down:".into(),
-        other => other.replace('_', " "),
+/// Conditions in the order in which people look at them; others follow by name.
+pub(crate) const CONDITIONS: [&str; 5] = ["sm_mhz", "memory_mhz", "power_w", "temperature_c", "throttled"];
+
+/// A condition for people, its value in words.
+pub(crate) fn condition(key: &str, value: &str) -> String {
+    match (key, value) {
+        ("sm_mhz", v) => format!("SM {v} MHz"),
+        ("memory_mhz", v) => format!("memory {v} MHz"),
+        ("power_w", v) => format!("{v} W"),
+        ("temperature_c", v) => format!("{v} \u{b0}C"),
+        ("throttled", "no") => "clocks not held down".into(),
+        ("throttled", v) => format!("clocks held down: {v}"),
+        (other, v) => format!("{} {v}", other.replace('_', " ")),
     }
 }

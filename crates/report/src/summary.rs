@@ -14,6 +14,8 @@ pub struct Overall {
     pub on_gpu: bool,
     /// Gate 2 was not asked for.
     pub compiled_only: bool,
+    /// The device whose counters gate 4 read while it launched the kernel; values were judged elsewhere.
+    pub counted_on: Option<String>,
 }
 
 impl Overall {
@@ -23,10 +25,15 @@ impl Overall {
 
     /// One sentence.
     pub fn sentence(&self) -> String {
-        let place = match (self.on_gpu, self.compiled_only) {
-            (true, _) => "on the GPU",
-            (false, true) => "gate 1; nothing was executed",
-            (false, false) => "on the PTX machine, not run on a GPU",
+        let place = match (self.on_gpu, self.compiled_only, &self.counted_on) {
+            (true, ..) => "on the GPU".to_string(),
+            (false, true, _) => "gate 1; nothing was executed".into(),
+            (false, false, Some(device)) => {
+                format!(
+                    "on the PTX machine; launched on {device} for its counters, its values there were not looked at"
+                )
+            }
+            (false, false, None) => "on the PTX machine, not run on a GPU".into(),
         };
         let mut text = format!("{} of {} passed {place}", self.passed, self.judged);
         if !self.others.is_empty() {
@@ -51,7 +58,15 @@ pub fn overall(record: &RunRecord) -> Overall {
     let on_gpu = record.results.iter().any(|r| r.backend == "gpu");
     let not_executed = |r: &ResultRecord| r.gates.correctness == GateStatus::NotRun;
     let compiled_only = !record.results.is_empty() && record.results.iter().all(not_executed);
-    Overall { judged: record.results.len(), passed, others, on_gpu, compiled_only }
+    let counted_on = record.results.iter().find_map(counted_on).map(str::to_string);
+    Overall { judged: record.results.len(), passed, others, on_gpu, compiled_only, counted_on }
+}
+
+/// The device on which gate 4 launched this kernel and read counters. None where the profile was made elsewhere, or nothing was counted.
+pub(crate) fn counted_on(r: &ResultRecord) -> Option<&str> {
+    let profile = r.profile.as_deref().filter(|p| !p.counters.is_empty())?;
+    // An imported report knows the capability of its device only.
+    profile.device.as_deref().filter(|d| !d.starts_with("compute capability"))
 }
 
 /// What to do next, with the command.
@@ -61,7 +76,14 @@ pub fn next_step(record: &RunRecord) -> String {
     let mended = record.results.iter().filter(failed).find(|r| r.verdict != VerdictWord::Unsupported);
     let Some(bad) = mended.or_else(|| record.results.iter().find(failed)) else {
         return match record.results.first() {
-            Some(r) if r.backend == "gpu" => "next: `--backend cpu` too, if it has not passed there: the PTX machine finds what a GPU does not show".into(),
+            Some(r) if r.backend == "gpu" => format!(
+                "next: `warpsmith check {} --backend cpu`, if it has not passed there: the PTX machine finds what a GPU does not show",
+                r.candidate
+            ),
+            Some(r) if counted_on(r).is_some() => format!(
+                "next: `warpsmith bench {}` times it on that GPU beside what people use, and judges its values there",
+                r.candidate
+            ),
             Some(_) => "next: run it on a GPU (`--backend gpu`, where there is one); the PTX machine proves values and memory behaviour, never a time".into(),
             None => "next: nothing was judged; `warpsmith list` shows tasks, shapes and kernels".into(),
         };

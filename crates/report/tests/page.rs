@@ -155,7 +155,7 @@ fn a_measurement_gives_speed_ups_with_intervals_and_a_replayed_one_is_no_time() 
         "Latency distributions",
         "flash-attn 3 is not installed",
         "10000 launches",
-        "SM clock, MHz: 1980",
+        "SM 1980 MHz",
         "NVIDIA H200 SXM",
         "Right, and measured",
     ] {

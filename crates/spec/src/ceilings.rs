@@ -36,16 +36,20 @@ pub struct CeilingsRecord {
 }
 
 impl CeilingsRecord {
-    /// Measured figures where there are some, the data sheet's for the rest; `self` says which it was.
+    /// Measured figures where there are some, the data sheet's for the rest; `self` says which it was. Nothing and more than half as much
+    /// again as the data sheet promises are faults of a measurement, not figures.
     pub fn over(&self, rated: &CeilingsRecord) -> CeilingsRecord {
+        let pick = |own: Option<f64>, rated: Option<f64>| {
+            own.filter(|x| *x > 0.0 && rated.is_none_or(|r| *x <= 1.5 * r)).or(rated)
+        };
         CeilingsRecord {
-            fp8_tflops: self.fp8_tflops.or(rated.fp8_tflops),
-            fp16_tflops: self.fp16_tflops.or(rated.fp16_tflops),
-            fp32_tflops: self.fp32_tflops.or(rated.fp32_tflops),
-            exp_tera: self.exp_tera.or(rated.exp_tera),
-            dram_gb: self.dram_gb.or(rated.dram_gb),
-            l2_gb: self.l2_gb.or(rated.l2_gb),
-            shared_gb: self.shared_gb.or(rated.shared_gb),
+            fp8_tflops: pick(self.fp8_tflops, rated.fp8_tflops),
+            fp16_tflops: pick(self.fp16_tflops, rated.fp16_tflops),
+            fp32_tflops: pick(self.fp32_tflops, rated.fp32_tflops),
+            exp_tera: pick(self.exp_tera, rated.exp_tera),
+            dram_gb: pick(self.dram_gb, rated.dram_gb),
+            l2_gb: pick(self.l2_gb, rated.l2_gb),
+            shared_gb: pick(self.shared_gb, rated.shared_gb),
             ..self.clone()
         }
     }

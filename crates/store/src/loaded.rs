@@ -76,6 +76,10 @@ impl LoadedRun {
                     return Err(RunDirError::NoRun { path: path.into(), why });
                 }
             },
+            Err(_) if is_loop(&journal) => {
+                let why = "it is a loop of `warpsmith evolve`, which `warpsmith report` shows; check or bench the kernel that it found, and name that run";
+                return Err(RunDirError::NoRun { path: path.into(), why: why.into() });
+            }
             Err(e) => {
                 return Err(match summary {
                     Ok(_) => RunDirError::DamagedJournal { source: e },
@@ -116,6 +120,15 @@ impl LoadedRun {
         let small = fs::metadata(&path).is_ok_and(|m| m.len() <= MAX_SOURCE_BYTES);
         if small { fs::read_to_string(path).ok() } else { None }
     }
+}
+
+/// Whether this is the journal of a loop, whose events are others.
+fn is_loop(journal: &Path) -> bool {
+    use std::io::{BufRead, BufReader, Read};
+    let mut line = Vec::new();
+    let read = fs::File::open(journal).and_then(|f| BufReader::new(f.take(1 << 20)).read_until(b'\n', &mut line));
+    let event = serde_json::from_slice::<serde_json::Value>(&line).ok();
+    read.is_ok() && event.is_some_and(|e| e.get("event").and_then(|e| e.as_str()) == Some("started"))
 }
 
 /// A record from a file of its own: a stored baseline, or a summary that was copied elsewhere.

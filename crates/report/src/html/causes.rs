@@ -36,9 +36,6 @@ pub(super) fn section(material: &Material) -> String {
     if text.contains("class=\"l") {
         text.push_str(&format!("<figure>{}<figcaption>Heat maps: a cell is the relative error of its worst row as a part of the limit on rows.</figcaption></figure>\n", heat_key("key")));
     }
-    if failing.is_empty() && !material.record.results.is_empty() {
-        text.push_str("<p>Nothing that was judged failed.</p>\n");
-    }
     text
 }
 

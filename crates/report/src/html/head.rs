@@ -2,49 +2,17 @@
 
 use super::markup::{Column, esc, para, prose, table, word};
 use crate::NOT_ON_A_GPU;
+use crate::decision::{Beside, decision, headline};
 use crate::material::Material;
-use crate::measured::measured;
+use crate::measured::{CONDITIONS, condition, measured};
 use crate::rows::status;
 use crate::summary::{next_step, overall};
 use std::collections::BTreeMap;
 use warpsmith_spec::record::{GateStatus, ResultRecord, Severity, VerdictWord};
 
-/// The class and the words of the verdict on the whole run.
-pub(super) fn headline(material: &Material) -> (&'static str, String) {
-    let record = material.record;
-    let overall = overall(record);
-    let slower = slower(&record.results);
-    let missed = record.accept.iter().filter(|c| c.status == "missed").count();
-    if overall.judged == 0 {
-        return ("warn", "Nothing was judged".into());
-    }
-    if !overall.all_passed() {
-        return (
-            "bad",
-            format!("Do not merge: {} of {} results did not pass", overall.judged - overall.passed, overall.judged),
-        );
-    }
-    if missed > 0 {
-        return ("bad", format!("Right, but {missed} of {} criteria are missed", record.accept.len()));
-    }
-    let timed = record.results.iter().filter(|r| r.backend == "gpu").filter_map(measured).count();
-    match (overall.on_gpu, timed) {
-        (_, n) if n > 0 && slower > 0 => {
-            ("warn", format!("Right, but slower than a baseline in {slower} of {n} measurements"))
-        }
-        (_, n) if n > 0 => ("ok", "Right, and measured on a GPU".into()),
-        (true, _) => ("ok", "Right on a GPU; no time was taken".into()),
-        (false, _) => ("ok", "Right on the PTX machine; not run on a GPU, no time was taken".into()),
-    }
-}
-
-fn slower(results: &[ResultRecord]) -> usize {
-    results.iter().filter_map(measured).filter(|m| m.baselines.iter().any(|b| b.class == "regression")).count()
-}
-
 pub(super) fn head(material: &Material) -> String {
     let record = material.record;
-    let (class, words) = headline(material);
+    let (class, words) = headline(record);
     let sign = match class {
         "ok" => "\u{2713}",
         "bad" => "\u{2717}",
@@ -56,6 +24,12 @@ pub(super) fn head(material: &Material) -> String {
         esc(&words),
         esc(&overall.sentence())
     );
+    if let Some(sentence) = Beside::of(&record.results).sentence() {
+        text.push_str(&format!("<p>{}</p>", esc(&sentence)));
+    }
+    if let Some(words) = decision(record) {
+        text.push_str(&format!("<p><b>Merge?</b> {}.</p>", esc(&words)));
+    }
     if let Some(bad) = record.results.iter().find(|r| r.verdict != VerdictWord::Passed)
         && let Some(finding) = bad.findings.iter().find(|f| f.severity == Severity::Error)
     {
@@ -96,13 +70,11 @@ fn conditions(material: &Material) -> String {
         read.entry(key).or_default().push(value);
     }
     if !read.is_empty() {
-        let words: Vec<_> = read
-            .iter()
-            .take(12)
-            .map(|(key, values)| format!("{} {}", crate::measured::condition(key), spread(values)))
-            .collect();
+        let mut keys: Vec<&String> = read.keys().collect();
+        keys.sort_by_key(|k| CONDITIONS.iter().position(|c| c == k).unwrap_or(CONDITIONS.len()));
+        let words: Vec<_> = keys.into_iter().take(12).map(|k| condition(k, &spread(&read[k]))).collect();
         let replayed = record.results.iter().any(|r| r.backend == "fake");
-        rows.push((if replayed { "Replayed as" } else { "Measured at" }, words.join("; ")));
+        rows.push((if replayed { "Replayed as" } else { "Measured at" }, words.join(", ")));
     }
     if let Some(remote) = &record.environment.remote {
         let platform = remote.platform.as_deref().unwrap_or("an unknown platform");
@@ -150,7 +122,13 @@ fn judged_on(material: &Material) -> String {
     match &record.environment.device {
         Some(device) if replayed => format!("{machine}; figures were replayed from a file as those of {device}"),
         Some(device) => format!("GPU: {device}"),
-        None => machine,
+        None => match overall(record).counted_on {
+            Some(device) => format!(
+                "values: the PTX machine on the CPU ({} {}); counters: {device}",
+                record.environment.os, record.environment.arch
+            ),
+            None => machine,
+        },
     }
 }
 

@@ -85,6 +85,8 @@ pub(crate) enum Column {
     Text,
     Number,
     Bar,
+    /// A wide picture.
+    Track,
 }
 
 /// A table in a frame that scrolls by itself on a narrow screen. The cells are HTML; the first of a row is its heading.
@@ -105,6 +107,7 @@ pub(crate) fn table(caption: &str, head: &[(&str, Column)], rows: impl IntoItera
                 Column::Text => "",
                 Column::Number => " class=\"num\"",
                 Column::Bar => " class=\"bar\"",
+                Column::Track => " class=\"strip\"",
             };
             if i == 0 {
                 out.push_str(&format!("<th scope=\"row\">{cell}</th>"));

@@ -12,6 +12,8 @@ use warpsmith_spec::record::{ProfileRecord, ResultRecord};
 
 /// Profiles that are shown in full.
 const MAX_PROFILES: usize = 40;
+/// Profiles up to which none is folded.
+const OPEN: usize = 2;
 /// SASS opcodes of an entry that are shown.
 const MAX_OPCODES: usize = 10;
 
@@ -21,7 +23,7 @@ pub(super) fn section(material: &Material) -> String {
     if profiled.is_empty() {
         return String::new();
     }
-    let mut text = summary(&profiled);
+    let mut text = if profiled.len() > 1 { summary(&profiled) } else { String::new() };
     let mut told: BTreeMap<&str, ()> = BTreeMap::new();
     for (_, p) in &profiled {
         if let Some(u) = &p.unavailable
@@ -38,7 +40,9 @@ pub(super) fn section(material: &Material) -> String {
     for (r, p) in profiled.iter().take(MAX_PROFILES) {
         let mask = if r.causal { ", causal" } else { "" };
         let title = format!("{} at {}{mask}, {}", esc(&short(r)), esc(&r.shape), esc(&r.target));
-        text.push_str(&details(&title, &one(p)));
+        // A few are read, many are looked up.
+        let shown = profiled.len() <= OPEN;
+        text.push_str(&if shown { format!("<h3>{title}</h3>\n{}", one(p)) } else { details(&title, &one(p)) });
     }
     if profiled.len() > MAX_PROFILES {
         text.push_str(&format!("<p>{} more profiles are in summary.json.</p>\n", profiled.len() - MAX_PROFILES));
@@ -119,7 +123,10 @@ fn phases(p: &ProfileRecord) -> String {
     if p.phases.is_empty() {
         return String::new();
     }
-    let share = |x: f64| format!("{}{:.0}%", bar(x, None, false), x * 100.0);
+    let share = |x: f64| match x {
+        0.0 => "<span class=\"muted\">-</span>".to_string(),
+        x => format!("{}{:.0}%", bar(x, None, false), x * 100.0),
+    };
     let sampled = p.phases.iter().any(|p| p.time.is_some());
     let rows = p.phases.iter().map(|p| {
         let mut row =
@@ -189,20 +196,24 @@ fn entries(p: &ProfileRecord) -> String {
     table("Theoretical occupancy, and what the machine code consists of", &head, rows)
 }
 
+/// As ncu says it; whole numbers with their thousands apart.
+fn value(value: f64, unit: &str) -> String {
+    let number =
+        if value.fract() == 0.0 && (0.0..1e15).contains(&value) { count(value as u64) } else { value.to_string() };
+    format!("{number} {}", esc(unit)).trim_end().to_string()
+}
+
 fn counters(p: &ProfileRecord) -> String {
     let mut text = String::new();
     for launch in &p.counters {
         let rows = launch.counters.iter().map(|c| {
             let target = match (&c.target, c.met) {
-                (Some(t), Some(met)) => format!("{} {}", word(if met { "held" } else { "missed" }), esc(t)),
+                (Some(t), Some(met)) => {
+                    format!("<span class=\"nw\">{} {}</span>", word(if met { "held" } else { "missed" }), esc(t))
+                }
                 _ => "-".into(),
             };
-            vec![
-                esc(&c.title),
-                format!("{} {}", c.value, esc(&c.unit)),
-                target,
-                format!("<code>{}</code>", esc(&c.metric)),
-            ]
+            vec![esc(&c.title), value(c.value, &c.unit), target, format!("<code>{}</code>", esc(&c.metric))]
         });
         let caption = format!(
             "Counters of {} (grid {}, block {}), by {}{}",

@@ -144,7 +144,13 @@ fn busiest(results: &[ResultRecord]) -> Option<(String, Vec<(usize, &ResultRecor
     let work = |list: &[(usize, &ResultRecord)]| {
         list.iter().filter_map(|(_, r)| r.execution.as_ref()).map(|e| e.warp_instructions).max().unwrap_or(0)
     };
-    by.into_iter().max_by_key(|(_, list)| (list.len(), work(list)))
+    // Where nothing was executed here, the largest problem.
+    let size = |list: &[(usize, &ResultRecord)]| {
+        list.first().map_or(0u128, |(_, r)| {
+            r.symbols.values().fold(1, |n, v| n.saturating_mul(u128::try_from(*v).unwrap_or(1)))
+        })
+    };
+    by.into_iter().max_by_key(|(_, list)| (list.len(), work(list), size(list)))
 }
 
 pub(super) fn dims(r: &ResultRecord) -> String {
@@ -187,6 +193,7 @@ pub(super) fn all(material: &Material) -> String {
     let mut text = String::new();
     if !results.is_empty() {
         let names = names(results);
+        let any_time = results.iter().any(|r| measured(r).is_some());
         let rows = results.iter().enumerate().take(MAX_ROWS).map(|(i, r)| {
             let c = cells(r, &[]);
             let time = measured(r).and_then(|m| {
@@ -197,7 +204,7 @@ pub(super) fn all(material: &Material) -> String {
                 esc(&names[i]),
                 word(&c[10]),
                 esc(&c[1]),
-                esc(&c[2]),
+                format!("<span class=\"nw\">{}</span>", esc(&c[2])),
                 esc(&c[3]),
                 esc(&c[4]),
                 word(&c[5]),
@@ -206,13 +213,15 @@ pub(super) fn all(material: &Material) -> String {
                 esc(&c[8]),
                 esc(&c[9]),
             ];
-            row.push(time.map_or_else(|| "<span class=\"muted\">not timed</span>".into(), |t| esc(&t)));
+            if any_time {
+                row.push(time.map_or_else(|| "<span class=\"muted\">not timed</span>".into(), |t| esc(&t)));
+            }
             if r.cached {
-                row[1].push_str("<br><span class=\"muted\">earned before, same hash</span>");
+                row[1].push_str(" *");
             }
             row
         });
-        let head = [
+        let mut head = vec![
             "kernel",
             "verdict",
             "shape",
@@ -224,14 +233,18 @@ pub(super) fn all(material: &Material) -> String {
             "relF / limit",
             "worst row / limit",
             "registers, shared, spills",
-            "time",
-        ]
-        .map(|h| (h, Column::Text));
-        let table = table(
+        ];
+        if any_time {
+            head.push("time");
+        }
+        let head: Vec<(&str, Column)> = head.into_iter().map(|h| (h, Column::Text)).collect();
+        let mut caption = String::from(
             "One row for each kernel, shape, mask and kind of inputs. relF and worst row are relative errors against f64 on the quantised inputs",
-            &head,
-            rows,
         );
+        if results.iter().any(|r| r.cached) {
+            caption.push_str(". * remembered: this very code was judged on these inputs before, by the same limits");
+        }
+        let table = table(&caption, &head, rows);
         text = if results.len() > OPEN {
             super::markup::details(&format!("{} results", results.len()), &table)
         } else {

@@ -7,6 +7,7 @@ use super::markup::{Column, esc, figure, table};
 use super::svg::{Axis, picture};
 use crate::material::Material;
 use crate::measured::measured;
+use crate::summary::counted_on;
 use std::collections::BTreeMap;
 use warpsmith_spec::ceilings::rated;
 use warpsmith_spec::record::{CeilingsRecord, ResultRecord};
@@ -27,6 +28,8 @@ pub(super) fn section(material: &Material) -> String {
         let Some(work) = work(r) else { continue };
         let m = measured(r).filter(|m| !m.replayed);
         let device = m.as_ref().and_then(|m| m.device.clone()).or_else(|| material.record.environment.device.clone());
+        // Where nothing was timed, the device whose counters were read.
+        let device = device.or_else(|| counted_on(r).map(str::to_string));
         card = card.or_else(|| ceilings(material, device.as_deref().unwrap_or(&r.target)));
         let mask = if r.causal { ", causal" } else { "" };
         let entry = shapes.entry(format!("{}{mask}", r.shape)).or_insert((work, Vec::new()));
@@ -86,17 +89,17 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
     let x = Axis {
         low: intensities.iter().copied().fold(8.0, f64::min) / 2.0,
         high: intensities.iter().copied().fold(4096.0, f64::max) * 2.0,
-        from: 44.0,
-        to: 352.0,
+        from: LEFT,
+        to: RIGHT,
         log: true,
     };
-    let y = Axis { low: low / 2.0, high: peak * 2.0, from: 214.0, to: 8.0, log: true };
+    let y = Axis { low: low / 2.0, high: peak * 2.0, from: BOTTOM, to: TOP, log: true };
     let mut body = String::new();
     for t in x.ticks() {
-        body.push_str(&format!("<line class=\"grid\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"8\" y2=\"214\"/><text class=\"soft\" text-anchor=\"middle\" x=\"{0:.1}\" y=\"227\">{1}</text>", x.at(t), t));
+        body.push_str(&format!("<line class=\"grid\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{TOP}\" y2=\"{BOTTOM}\"/><text class=\"soft\" text-anchor=\"middle\" x=\"{0:.1}\" y=\"{2}\">{1}</text>", x.at(t), t, BOTTOM + 16.0));
     }
     for t in y.ticks() {
-        body.push_str(&format!("<line class=\"grid\" x1=\"44\" x2=\"352\" y1=\"{0:.1}\" y2=\"{0:.1}\"/><text class=\"soft\" text-anchor=\"end\" x=\"41\" y=\"{1:.1}\">{2}</text>", y.at(t), y.at(t) + 4.0, t));
+        body.push_str(&format!("<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/><text class=\"soft\" text-anchor=\"end\" x=\"{3}\" y=\"{1:.1}\">{2}</text>", y.at(t), y.at(t) + 4.0, t, LEFT - 5.0));
     }
     let memory = |i: f64| dram_gb * 1e9 * i / 1e12;
     let knee = peak / (dram_gb / 1e3);
@@ -109,15 +112,32 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
         x.at(x.high),
         y.at(peak)
     ));
-    body.push_str(&format!(
-        "<text text-anchor=\"end\" x=\"352\" y=\"{:.1}\">{kind} tensor cores {peak} TFLOP/s</text>",
-        y.at(peak) - 4.0
+    // Names of lines are written last, so that no line runs through them; of two lines close to each other the lower one's stands below.
+    let mut labels = format!(
+        "<text text-anchor=\"end\" x=\"{RIGHT}\" y=\"{:.1}\">{kind} tensor cores {} TFLOP/s</text>",
+        y.at(peak) - 5.0,
+        figure(peak)
+    );
+    labels.push_str(&format!(
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\">DRAM {} GB/s</text>",
+        LEFT + 6.0,
+        TOP + 16.0,
+        figure(dram_gb)
     ));
     for (value, name) in [(fp16, "FP16 tensor cores"), (card.fp32_tflops.unwrap_or(peak), "FP32 without tensor cores")]
         .iter()
         .filter(|(v, _)| *v < peak)
     {
-        body.push_str(&format!("<path class=\"roof dash\" d=\"M{:.1} {1:.1}L352 {1:.1}\"/><text class=\"soft\" text-anchor=\"end\" x=\"352\" y=\"{2:.1}\">{name} {value}</text>", x.at(value / (dram_gb / 1e3)), y.at(*value), y.at(*value) - 4.0));
+        let at = y.at(*value);
+        body.push_str(&format!(
+            "<path class=\"roof dash\" d=\"M{:.1} {at:.1}L{RIGHT} {at:.1}\"/>",
+            x.at(value / (dram_gb / 1e3))
+        ));
+        labels.push_str(&format!(
+            "<text class=\"soft\" text-anchor=\"end\" x=\"{RIGHT}\" y=\"{:.1}\">{name} {}</text>",
+            at + 14.0,
+            figure(*value)
+        ));
     }
     let mut rows = Vec::new();
     for (shape, (work, points)) in shapes {
@@ -126,7 +146,7 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
         let exp = card.exp_tera.unwrap_or(f64::INFINITY) * work.flops / work.exps.max(1.0);
         let at = x.at(intensity);
         body.push_str(&format!(
-            "<line class=\"axis dash\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"214\"/>",
+            "<line class=\"axis dash\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{BOTTOM}\"/>",
             y.at(allowed)
         ));
         for (name, tflops) in points {
@@ -150,7 +170,7 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
             .map(|(_, t)| *t)
             .reduce(f64::max)
             .map_or("<span class=\"muted\">not timed</span>".into(), |t| {
-                format!("{} TFLOP/s, {:.0}% of {}", figure(t), 100.0 * t / allowed, figure(allowed))
+                format!("{} TFLOP/s, {:.0}%", figure(t), 100.0 * t / allowed)
             });
         rows.push(vec![
             esc(shape),
@@ -162,9 +182,12 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
             reached,
         ]);
     }
-    body.push_str(
-        "<text class=\"soft\" x=\"198\" y=\"242\" text-anchor=\"middle\">operations for each byte of DRAM</text>",
-    );
+    body.push_str(&labels);
+    body.push_str(&format!(
+        "<text class=\"soft\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">operations for each byte of DRAM</text>",
+        (LEFT + RIGHT) / 2.0,
+        BOTTOM + 34.0
+    ));
     let by = if card.is_measured() { "as measured on it" } else { "by its data sheet" };
     let told = format!(
         "{} {by}: {} GB/s, {kind} {} and FP16 {} TFLOP/s; shapes at {}",
@@ -178,7 +201,7 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
         (true, at) => format!(
             "The ceilings were measured on {}{}",
             esc(&card.device),
-            at.as_ref().map_or(String::new(), |at| format!(" at {}", esc(at)))
+            at.as_ref().map_or(String::new(), |at| format!(" on {}", esc(at.split('T').next().unwrap_or(at))))
         ),
         (false, _) => {
             format!("The ceilings are from the data sheet of {}</b> (dense rates), not measured<b>", esc(&card.device))
@@ -186,21 +209,33 @@ fn draw(card: &CeilingsRecord, shapes: &BTreeMap<String, (Work, Vec<(String, f64
     };
     let mut text = format!(
         "<figure>{}<figcaption>TFLOP/s against operations for each byte of inputs and outputs; a dashed line is a shape, a dot a measured kernel. <b>{source}</b>{}.</figcaption></figure>\n",
-        picture("roof", "Roofline", &told, 360.0, 248.0, &body),
+        large(&picture("roof", "Roofline", &told, WIDTH, BOTTOM + 42.0, &body)),
         if points.is_empty() { "; nothing was timed, so there is no dot" } else { "" }
     );
-    text.push_str(&known(card));
     let head = [
         ("shape", Column::Text),
         ("operations a byte", Column::Number),
-        ("DRAM and tensor cores allow, TFLOP/s", Column::Number),
-        ("exponentials allow, TFLOP/s", Column::Number),
+        ("roof", Column::Number),
+        ("exponentials' roof", Column::Number),
         ("bound", Column::Text),
-        ("so at least", Column::Number),
-        ("reached", Column::Text),
+        ("at least", Column::Number),
+        ("reached, of the roof", Column::Text),
     ];
-    text.push_str(&table("What the rated figures allow at each shape, when all multiprocessors are busy; a launch itself takes about a microsecond more", &head, rows));
+    text.push_str(&table("What these ceilings allow at each shape with all multiprocessors busy, in TFLOP/s; a launch itself takes about a microsecond more", &head, rows));
+    text.push_str(&known(card));
     text
+}
+
+/// The plot's frame.
+const WIDTH: f64 = 480.0;
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = 472.0;
+const TOP: f64 = 8.0;
+const BOTTOM: f64 = 276.0;
+
+/// Larger letters: on a phone the picture is shown smaller.
+fn large(picture: &str) -> String {
+    picture.replacen("<svg ", "<svg class=\"large\" ", 1)
 }
 
 /// All ceilings that are known of the device.
@@ -218,9 +253,13 @@ fn known(card: &CeilingsRecord) -> String {
     .filter_map(|(name, value, unit)| Some(vec![name.to_string(), figure(value?), unit.to_string()]))
     .collect();
     let caption = if card.is_measured() {
-        "What the device can do at most: measured; what was not measured is its data sheet's"
+        "What the device can do at most, measured by `warpsmith doctor --measure`; what was not measured is its data sheet's"
     } else {
         "What the device can do at most, by its data sheet (shared memory and exponentials follow from its clock)"
     };
-    table(caption, &[("ceiling", Column::Text), ("at most", Column::Number), ("unit", Column::Text)], rows)
+    let caption = match &card.at {
+        Some(at) if card.is_measured() => format!("{caption} ({}, {at})", card.device),
+        _ => format!("{caption} ({})", card.device),
+    };
+    table(&caption, &[("ceiling", Column::Text), ("at most", Column::Number), ("unit", Column::Text)], rows)
 }

@@ -22,6 +22,10 @@ pub struct Search {
     pub passed: bool,
     /// What figures are: a time on a device, or an estimate that is none.
     pub measure: String,
+    /// What figures are in: `us`, `model cycles`.
+    pub unit: String,
+    /// The command that follows.
+    pub next: Option<String>,
     /// Conditions, name and value.
     pub facts: Vec<(String, String)>,
     pub nodes: Vec<Node>,
@@ -68,8 +72,11 @@ pub fn search_html(search: &Search) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"generator\" content=\"warpsmith {version}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{run}: {headline}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{style}</style>\n</head>\n<body>\n\
-         <header>\n<h1>Warpsmith evolution: {run}</h1>\n<div class=\"verdict {class}\"><strong>{headline}</strong><p>{measure}</p></div>\n<dl>{facts}</dl>\n</header>\n<main>\n{body}</main>\n\
+         <header>\n<h1>Warpsmith evolution: {run}</h1>\n<div class=\"verdict {class}\"><strong>{sign} {headline}</strong><p>{measure}</p>{next}</div>\n<dl>{facts}</dl>\n</header>\n<main>\n{body}</main>\n\
          <footer><p>Written by warpsmith {version} from the loop's journal. This file holds all that it shows; it loads nothing.</p></footer>\n</body>\n</html>\n",
+        sign = if search.passed { "\u{2713}" } else { "\u{2717}" },
+        next =
+            search.next.as_ref().map_or_else(String::new, |n| format!("<p><b>Next:</b> <code>{}</code></p>", esc(n))),
         version = esc(&search.warpsmith),
         run = esc(&search.run),
         headline = esc(&search.headline),
@@ -132,8 +139,13 @@ fn gains(search: &Search) -> String {
         ));
     }
     body.push_str("<text class=\"soft\" x=\"300\" y=\"244\">evaluations</text>");
-    let words =
-        format!("From {} to {} times the start in {} steps.", figure(first.1), figure(last.1), points.len() - 1);
+    let words = format!(
+        "From {} to {} times the start in {} step{}.",
+        figure(first.1),
+        figure(last.1),
+        points.len() - 1,
+        if points.len() == 2 { "" } else { "s" }
+    );
     [picture("gains", "Best gain over the start", &words, 640.0, 250.0, &body), para(&words)].concat()
 }
 
@@ -158,12 +170,13 @@ fn lineage(search: &Search) -> String {
             stack.push((*child, depth + 1));
         }
     }
+    let of = if search.unit.is_empty() { "figure" } else { search.unit.as_str() };
     let head = [
         ("solution", Column::Text),
         ("from", Column::Text),
         ("change", Column::Text),
         ("verdict", Column::Text),
-        ("figure", Column::Number),
+        (of, Column::Number),
         ("over its parent", Column::Number),
         ("over the start", Column::Number),
     ];
@@ -187,8 +200,8 @@ fn row(node: &Node, depth: usize) -> Vec<String> {
     let finding = node.finding.as_ref().map(|f| format!("<br><span class=\"muted\">{}</span>", esc(f)));
     let ratio = |g: Option<f64>| g.map_or_else(String::new, |g| format!("{}x", figure(g)));
     vec![
-        format!("{indent}{branch}#{}{best}", node.id),
-        esc(&format!("{} {}", node.operator, parents.join(", "))),
+        format!("<span class=\"nw\">{indent}{branch}#{}{best}</span>", node.id),
+        format!("<span class=\"nw\">{}</span>", esc(&format!("{} {}", node.operator, parents.join(", ")))),
         [esc(&node.change), thought.unwrap_or_default()].concat(),
         [word(&node.verdict), finding.unwrap_or_default()].concat(),
         node.figure.map(figure).unwrap_or_default(),
@@ -220,10 +233,10 @@ mod tests {
         };
         let page = search_html(&search);
         let places: Vec<usize> =
-            ["#0", "#1", "#3", "#2", "#4"].iter().map(|id| page.find(&format!("{id}</th>")).unwrap()).collect();
+            ["#0", "#1", "#3", "#2", "#4"].iter().map(|id| page.find(&format!("{id}</span></th>")).unwrap()).collect();
         assert!(places.is_sorted(), "{places:?}");
         assert!(!page.contains("<b>") && !page.contains("<c1>") && !page.contains("<k>") && page.contains("<svg"));
-        assert!(page.contains("From 1.000 to 1.500 times the start in 1 steps"));
+        assert!(page.contains("From 1.000 to 1.500 times the start in 1 step."));
     }
 
     #[test]

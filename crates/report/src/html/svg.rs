@@ -26,6 +26,16 @@ pub(crate) fn bar(share: f64, limit: Option<f64>, over: bool) -> String {
     )
 }
 
+/// Width of a [`track`], in its own units.
+pub(crate) const TRACK: f64 = 100.0;
+
+/// A strip as wide as its cell, 20 high, whose marks keep their breadth. What it shows stands in text beside it.
+pub(crate) fn track(body: &str) -> String {
+    format!(
+        "<svg class=\"track\" aria-hidden=\"true\" viewBox=\"0 0 {TRACK} 20\" width=\"100%\" height=\"20\" preserveAspectRatio=\"none\">{body}</svg>"
+    )
+}
+
 /// Side of a heat map's cell.
 const CELL: f64 = 10.0;
 const MARGIN: f64 = 34.0;
