@@ -263,7 +263,7 @@ pub struct CheckArgs {
     /// Judge anew what has passed before
     #[arg(long)]
     pub fresh: bool,
-    /// Run compute-sanitizer's four tools too, on the GPU of this machine
+    /// Run compute-sanitizer's four tools too, on the GPU, here or where --on leads
     #[arg(long)]
     pub sanitize: bool,
     /// Findings that are known and lived with become notes (TOML: code, entry, line, reason)

@@ -37,6 +37,12 @@ fn main() {
     if arguments.get(1).is_some_and(|a| a == on_compile::ARG) {
         on_compile::serve();
     }
+    if arguments.get(1).is_some_and(|a| a == warpsmith_eval::tool::SERVE_ARG) {
+        std::process::exit(warpsmith_eval::tool::serve(arguments.get(2).map_or(".".as_ref(), |a| a.as_ref())));
+    }
+    if arguments.get(1).is_some_and(|a| a == warpsmith_eval::tool::BEHIND_ARG) {
+        std::process::exit(warpsmith_eval::tool::behind(&arguments[2..]));
+    }
     let json = arguments.iter().any(|a| a == "--json");
     let code = match Cli::try_parse_from(&arguments) {
         Ok(cli) => match dispatch(&cli) {

@@ -85,6 +85,23 @@ impl Session {
         Ok(paths)
     }
 
+    /// Keeps what compute-sanitizer's tools said of the result that comes next.
+    pub fn sanitizer_logs(&mut self, candidate: &str, logs: &[(String, String)]) -> Result<(), CliError> {
+        let folder = candidate_folder(candidate).join("sanitizer");
+        let n = self.judged + 1;
+        for (tool, text) in logs {
+            self.run.write(&folder.join(safe(&format!("{n}-{tool}.log"))), text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// What is known of the device that gate 4 launched on: its ceilings, as they were measured on it before.
+    pub fn counted_on(&mut self, device: &str) {
+        if self.environment.ceilings.is_none() {
+            self.environment.ceilings = crate::cmd::doctor_gpu::measured(device);
+        }
+    }
+
     pub fn example(&mut self, result: ResultRecord) -> Result<(), CliError> {
         Ok(self.run.push(Event::Example { result: Box::new(result) })?)
     }

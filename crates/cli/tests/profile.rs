@@ -107,6 +107,83 @@ fn where_counters_are_denied_the_rest_is_there() {
     assert!(profile["files"][0].as_str().unwrap().ends_with("ncu.log"), "what ncu said is kept");
 }
 
+/// The launcher is this machine, with a folder of tools on its PATH that ours has not.
+#[cfg(unix)]
+fn there(place: &Place) -> String {
+    format!("env PATH={}:/usr/local/bin:/usr/bin:/bin", place.path().display())
+}
+
+#[cfg(unix)]
+#[test]
+fn counters_are_taken_behind_a_launcher_and_come_back() {
+    let arguments = ["profile", "level_07", "--shapes", "tiny", "--mask", "none", "--fake-device"];
+    let place = with_ncu(None);
+    let way = there(&place);
+    let (code, record) = place.json(&[&arguments[..], &["--on", &way, "--out", "r"]].concat());
+    let (result, profile) = (&record["results"][0], &record["results"][0]["profile"]);
+    assert_eq!((code, &result["gates"]["profile"]), (0, &"passed".into()), "{profile:#}");
+    let counters = profile["counters"][0]["counters"].as_array().unwrap();
+    assert!(counters.iter().any(|c| c["name"] == "tensor_active" && c["value"] == 62.53), "{counters:?}");
+    assert_eq!((&profile["samples"][0]["line"], &profile["samples"][0]["samples"]), (&100.into(), &75.into()));
+    for ending in [".ncu-rep", "raw.csv", "source.csv", "ncu.log"] {
+        let files = profile["files"].as_array().unwrap();
+        let file = files.iter().filter_map(|f| f.as_str()).find(|f| f.ends_with(ending)).expect(ending);
+        assert!(place.path().join("r").join(file).exists(), "{file}");
+    }
+    let left = fs::read_dir(place.path().join("cache/warpsmith/tools")).unwrap().count();
+    assert_eq!(left, 0, "nothing stays on the other machine");
+
+    // Each way of being denied keeps its remedy.
+    let denied = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0.\n";
+    let place = with_ncu(Some(denied));
+    let way = there(&place);
+    for (more, code, next) in [
+        (&["--on", &way][..], "counters-denied", "NVreg_RestrictProfilingToAdminUsers=0"),
+        (&["--on", &way, "--ncu", "nowhere"], "profiler-missing", "--ncu"),
+        (&["--on", "false"], "launcher-failed", ""),
+    ] {
+        let (exit, record) = place.json(&[&arguments[..], more].concat());
+        let unavailable = &record["results"][0]["profile"]["unavailable"];
+        assert_eq!((exit, unavailable["code"].as_str()), (0, Some(code)), "{more:?}: {unavailable}");
+        let told = unavailable["next"].as_str().unwrap();
+        assert!(told.contains(next) && !told.is_empty(), "{more:?}: {told}");
+        assert_eq!(record["results"][0]["profile"]["bound"]["source"], "executed_work", "the rest is there");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn sanitizers_tools_are_run_behind_a_launcher_and_their_logs_come_back() {
+    let place = Place::new();
+    let script = common::root().join("crates/cli/tests/sanitizer.sh");
+    std::os::unix::fs::symlink(script, place.path().join("compute-sanitizer")).unwrap();
+    let arguments =
+        ["check", "level_07", "--shapes", "tiny", "--mask", "none", "--fake-device", "--fresh", "--sanitize"];
+    let way = there(&place);
+    let (code, record) = place.json(&[&arguments[..], &["--on", &way, "--out", "clean"]].concat());
+    assert_eq!((code, &record["results"][0]["verdict"]), (0, &"passed".into()), "{record:#}");
+    for tool in ["memcheck", "racecheck", "initcheck", "synccheck"] {
+        let log = place.path().join(format!("clean/candidates/level_07/sanitizer/1-{tool}.log"));
+        assert!(fs::read_to_string(&log).is_ok_and(|t| t.contains("SUMMARY")), "{}", log.display());
+    }
+    let found = "========= Invalid __global__ read of size 4 bytes\n=========     at k+0x90 in level_07.cu:5\n";
+    fs::write(place.path().join("memcheck.said"), found).unwrap();
+    let (code, record) = place.json(&[&arguments[..], &["--on", &way, "--out", "found"]].concat());
+    let finding = &record["results"][0]["finding"];
+    assert_eq!((code, finding["code"].as_str(), &finding["line"]), (1, Some("sanitizer-finding"), &5.into()));
+    // Where there is none, the result says so and stands. A toolkit's own folder is looked into whatever the PATH says.
+    if ["bin", "compute-sanitizer"]
+        .iter()
+        .any(|f| fs::exists(format!("/usr/local/cuda/{f}/compute-sanitizer")).unwrap_or(false))
+    {
+        return;
+    }
+    let (code, record) = place.json(&[&arguments[..], &["--on", "env PATH=/usr/bin:/bin", "--out", "none"]].concat());
+    let note = record["results"][0]["findings"][0].clone();
+    assert_eq!((code, note["code"].as_str()), (0, Some("sanitizer-missing")), "{record:#}");
+    assert!(note["message"].as_str().unwrap().contains("there"), "{note}");
+}
+
 #[test]
 fn a_report_that_somebody_made_is_read() {
     let place = Place::new();

@@ -32,6 +32,7 @@ pub mod reference;
 pub mod rows;
 pub mod source;
 pub mod suppress;
+pub mod tool;
 pub mod values;
 pub mod worker;
 

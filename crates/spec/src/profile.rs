@@ -170,6 +170,9 @@ pub struct SampleRecord {
     pub file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
+    /// Where it is inlined: file and line of each call site, the nearest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<(String, u32)>,
     pub samples: u64,
     /// By reason, as ncu has them, the most first.
     #[serde(skip_serializing_if = "Vec::is_empty")]

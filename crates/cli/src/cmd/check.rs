@@ -104,13 +104,14 @@ pub(super) fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &st
         compile_only,
         sanitizer: sanitizer.as_ref().map(|s| s as &dyn SanitizeJob),
     };
+    let logs = || sanitizer.as_ref().and_then(|s| s.0.as_ref().ok()).map(Sanitizer::take_logs).unwrap_or_default();
     let own = device.as_ref().and_then(|d| own_target(d, &subjects));
     let target = asked.args.target.as_deref().or(own.as_deref());
     let request = RunRequest { subjects: &subjects, workloads: &workloads, target };
 
     let mut session = Session::begin(common, &folder, device.map(|d| d.name), None)?;
     excluded.into_iter().try_for_each(|e| session.not_applicable(e))?;
-    let run = run(common, &request, &context, asked, &mut session);
+    let run = run(common, &request, &context, asked, &mut session, &logs);
     // What was judged before an error is kept; the folder of a run that judged nothing is not.
     if let Err(error) = run {
         session.abandon_if_empty();
@@ -194,6 +195,7 @@ fn run(
     context: &Context,
     asked: &Asked,
     session: &mut Session,
+    logs: &dyn Fn() -> Vec<(String, String)>,
 ) -> Result<(), CliError> {
     let bar = progress::bar(0, common.json);
     let cancelled = interrupt::flag();
@@ -210,7 +212,8 @@ fn run(
             if common.verbose && !common.json {
                 output::err(&format!("{} {} {:?}\n", result.candidate, result.shape, result.verdict));
             }
-            if let Err(e) = record(result, asked, session) {
+            let kept = session.sanitizer_logs(&named(&result.candidate, asked), &logs());
+            if let Err(e) = kept.and_then(|()| record(result, asked, session)) {
                 failure.get_or_insert(e);
             }
         }

@@ -25,11 +25,16 @@ pub(super) fn items(common: &Common) -> Vec<Item> {
         first_line("nvidia-smi", &["-i", &device, &format!("--query-gpu={query}"), "--format=csv,noheader,nounits"])
     };
     let mut items = match smi(QUERY) {
-        Some(line) => told(&line, smi("clocks_throttle_reasons.active").as_deref()),
+        Some(line) => {
+            let name = line.split(',').next().unwrap_or("").trim();
+            let mut found = told(&line, smi("clocks_throttle_reasons.active").as_deref());
+            found.push(ceilings_of(name, measured(name).as_ref()));
+            found
+        }
         None => vec![Item::missing(
             "GPU",
             "no NVIDIA driver answers; gates 1 and 2 need none",
-            "on a machine with an NVIDIA GPU: install its driver (580 or later for CUDA 13), until `nvidia-smi` works; in a container: --gpus all; or reach another machine with --on",
+            "on a machine with an NVIDIA GPU: install its driver (580 or later for CUDA 13), until `nvidia-smi` works; in a container: --gpus all; or on another machine: `warpsmith doctor --on 'ssh HOST'`",
         )],
     };
     let with_device = items[0].works;
@@ -48,6 +53,25 @@ pub(super) fn items(common: &Common) -> Vec<Item> {
     });
     items.push(python());
     items
+}
+
+/// Whether the roofline has figures of this device's own.
+fn ceilings_of(device: &str, kept: Option<&CeilingsRecord>) -> Item {
+    match kept {
+        Some(c) => {
+            let at = c.at.as_deref().and_then(|at| at.split('T').next()).map_or(String::new(), |d| format!(" on {d}"));
+            Item::works("ceilings", format!("measured{at}; reports draw their roofline from them"))
+        }
+        None => Item::missing(
+            "ceilings",
+            if rated(device).is_some() {
+                "not measured; the roofline has the data sheet's figures"
+            } else {
+                "not measured, and no data sheet of this device is known here"
+            },
+            "`warpsmith doctor --measure`: half a minute, once",
+        ),
+    }
 }
 
 /// A line of nvidia-smi's, as items.
@@ -218,6 +242,18 @@ mod tests {
             told("NVIDIA L4, 535.1, 23034, 22000, 600, 2040, 85, 72, Exclusive_Process", Some("0x0000000000000020"));
         assert!(bad.len() == 4 && bad.iter().all(|i| !i.works && i.next.is_some()), "{bad:?}");
         assert!(told("nonsense", None).iter().any(|i| i.name == "GPU"));
+    }
+
+    #[test]
+    fn ceilings_are_told_with_their_day_or_with_the_command_that_measures_them() {
+        let kept = CeilingsRecord { at: Some("2026-11-22T07:00:00Z".into()), ..CeilingsRecord::default() };
+        let item = ceilings_of("NVIDIA H200", Some(&kept));
+        assert!(item.works && item.detail.contains("on 2026-11-22"), "{item:?}");
+        for (device, words) in [("NVIDIA H200", "data sheet's"), ("Some Card", "no data sheet")] {
+            let item = ceilings_of(device, None);
+            assert!(!item.works && item.detail.contains(words), "{item:?}");
+            assert!(item.next.is_some_and(|n| n.contains("warpsmith doctor --measure")));
+        }
     }
 
     #[test]

@@ -13,10 +13,12 @@ use std::path::Path;
 use warpsmith_compile::{Limits, Toolkit, disassemble_with_lines};
 use warpsmith_eval::compile_gate::Subject;
 use warpsmith_eval::pipeline::{RunRequest, nothing_left, plan};
+use warpsmith_eval::profile::cubin_lines;
 use warpsmith_eval::profile::gate::{Imported, pages, read_raw};
 use warpsmith_eval::profile::ncu::{self, unavailable};
 use warpsmith_eval::profile::rules::Rules;
 use warpsmith_eval::profile::{Machinery, csv, metrics, profile as gate4};
+use warpsmith_eval::tool::find_ncu;
 use warpsmith_eval::worker::{GpuBackend, GpuOptions};
 use warpsmith_eval::{CompileGate, Context, Oracles, PtxMachine};
 use warpsmith_report as report;
@@ -106,6 +108,9 @@ fn judge(
         }
         if let Some(found) = &mut done.record.profile {
             found.files = session.profile_files(&done.record.candidate, &done.files)?;
+            if let Some(device) = &found.device {
+                session.counted_on(device);
+            }
         }
         record(&done.record, asked, &mut session)?;
         bar.inc(1);
@@ -117,21 +122,16 @@ fn judge(
 
 /// The device and ncu, or why there are no counters.
 fn tools(common: &Common, args: &ProfileArgs) -> Result<(GpuOptions, ncu::Ncu), UnavailableRecord> {
-    if common.on.is_some() {
-        return Err(unavailable(
-            "profiler-missing",
-            "counters are taken on this machine's device only, not through a launcher",
-            "run `warpsmith profile` on that machine, then read its report here: `warpsmith profile FILE.cu --import FILE.ncu-rep`",
-        ));
-    }
     let options = on::gpu_options(common, common.fake_device)
         .map_err(|e| unavailable("no-device", e.record.message, e.record.hint.unwrap_or_default()))?;
     // Whether there is a device is known before the tool is looked for: without one nothing is to be installed.
     GpuBackend::alone(options.clone()).map_err(|e| {
+        let no_device = e.code() == "no-device";
         let next = "`nvidia-smi` has to work first; --import FILE.ncu-rep reads a profile that was taken elsewhere";
-        unavailable(e.code(), e.to_string(), next)
+        unavailable(e.code(), e.to_string(), if no_device || e.hint().is_empty() { next } else { e.hint() })
     })?;
-    Ok((options, ncu::find(args.ncu.as_deref())?))
+    let ncu = find_ncu(&options.command, args.ncu.as_deref())?;
+    Ok((options, ncu))
 }
 
 /// A report, by the ncu that is here; or its raw page as it was printed.
@@ -158,14 +158,15 @@ fn import(file: &Path, named: Option<&Path>) -> Result<(Imported, Vec<(String, V
             return Err(usage(format!("it has {} bytes; the limit is {}", text.len(), csv::MAX_BYTES)));
         }
         let (counters, capability) = read_raw(&text).map_err(told)?;
-        let imported = Imported { tool: None, counters, capability, source_page: None };
+        let imported = Imported { counters, capability, ..Imported::default() };
         return Ok((imported, vec![("raw.csv".into(), text.into_bytes())]));
     }
     let ncu = ncu::find(named).map_err(told)?;
     let mut files = Vec::new();
     let (counters, capability, source_page) = pages(&ncu, file, &mut files).map_err(told)?;
     let tool = Some(format!("ncu {}", ncu.version));
-    Ok((Imported { tool, counters, capability, source_page }, files))
+    let lines = fs::read(file).map(|bytes| cubin_lines::find(&bytes)).unwrap_or_default();
+    Ok((Imported { tool, counters, capability, source_page, lines }, files))
 }
 
 /// A profile without its kernel: counters, what bounds it, what to try.

@@ -2,17 +2,19 @@
 //!
 //! The worker is started behind the tool, executes what it always executes, and the tool's log is read afterwards. A log counts only where the
 //! worker has replied that the launches were executed: an empty log of a program that never ran proves nothing. A hazard that only racecheck
-//! reports is a note. Source: the Compute Sanitizer documentation, 13.0. Limit: a worker on this machine, and few launches, for the
-//! tools make them a hundred times slower.
+//! reports is a note. Source: the Compute Sanitizer documentation, 13.0. Limit: few launches, for the tools make
+//! them a hundred times slower.
 
 use super::diagnose::Sanitize;
 use super::timed::{Resident, TimedBackend};
 use crate::backend::{Backend, Job, RunEnd};
 use crate::evaluate::SanitizeJob;
 use crate::finding::Code;
+use crate::tool::{self, Place, Wanted};
 use crate::worker::{GpuBackend, GpuOptions};
-use std::path::{Path, PathBuf};
-use warpsmith_cuda::worker::WorkerCommand;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use warpsmith_spec::record::{FindingRecord, Severity};
 
 /// Seconds for one tool.
@@ -21,7 +23,7 @@ const SECONDS: u64 = 120;
 const SECONDS_TO_END: u64 = 20;
 /// Findings of one tool at most.
 const MOST: usize = 5;
-/// Bytes of a log that are read.
+/// Characters of a log that are read.
 const MAX_LOG: usize = 1 << 20;
 
 /// How the program is got, for messages.
@@ -32,8 +34,11 @@ pub const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
 /// The program, and the device's backend whose worker it is put in front of.
 pub struct Sanitizer<'a> {
-    program: PathBuf,
+    /// Behind a launcher it is looked for when it is needed first: that takes a connection.
+    program: OnceLock<Result<PathBuf, String>>,
     backend: &'a GpuBackend,
+    /// Tool and log of every run so far, until they are taken.
+    logs: Mutex<Vec<(String, String)>>,
 }
 
 /// Looks for the program on the PATH and in the toolkit's folders.
@@ -50,13 +55,17 @@ pub fn find() -> Option<PathBuf> {
 impl<'a> Sanitizer<'a> {
     /// Err: why there is none, and how to get it.
     pub fn new(backend: &'a GpuBackend) -> Result<Sanitizer<'a>, String> {
-        if backend.options().command.remote.is_some() {
-            return Err("compute-sanitizer is run on this machine's device only, not through a launcher".into());
+        let worker = &backend.options().command;
+        let program = OnceLock::new();
+        if worker.remote.is_none() {
+            let _ = program.set(Ok(tool::find_sanitizer(worker)?));
         }
-        match find() {
-            Some(program) => Ok(Sanitizer { program, backend }),
-            None => Err(format!("compute-sanitizer is not installed; {HOW_TO_GET}")),
-        }
+        Ok(Sanitizer { program, backend, logs: Mutex::default() })
+    }
+
+    /// The logs of what was run since they were taken last: tool, text.
+    pub fn take_logs(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut *self.logs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// All four tools on one run of a job.
@@ -70,10 +79,15 @@ impl<'a> Sanitizer<'a> {
 
     fn tool(&self, tool: &str, job: &Job) -> Result<Vec<FindingRecord>, String> {
         let failed = |why: String| format!("compute-sanitizer's {tool} could not be run: {why}");
-        let folder = tempfile::tempdir().map_err(|e| failed(e.to_string()))?;
-        let log = folder.path().join("log");
+        let worker = &self.backend.options().command;
+        let program = self.program.get_or_init(|| tool::find_sanitizer(worker)).clone()?;
+        let place = Place::beside(worker).map_err(&failed)?;
+        let mut words: Vec<OsString> =
+            ["--tool", tool, "--print-limit", "20", "--log-file"].iter().map(Into::into).collect();
+        words.push(place.file("log").into());
         let options = GpuOptions {
-            command: behind(&self.program, tool, &log, &self.backend.options().command),
+            command: place.in_front(&program, words, worker),
+            start_seconds: self.backend.options().start_seconds.max(SECONDS),
             seconds: SECONDS,
             ..self.backend.options().clone()
         };
@@ -84,7 +98,10 @@ impl<'a> Sanitizer<'a> {
         if !matches!(outcome.end, RunEnd::Completed | RunEnd::Faulted) {
             return Err(failed("the launches were not seen to execute, so its log counts for nothing".into()));
         }
-        let text = wait_for(&log);
+        let until = Some(("log".to_string(), "SUMMARY".to_string()));
+        let left = place.take(&Wanted { files: vec!["log".into()], until, report: None }).map_err(&failed)?;
+        let text: String = left.text("log").chars().take(MAX_LOG).collect();
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner).push((tool.to_string(), text.clone()));
         if !text.contains("COMPUTE-SANITIZER") {
             return Err(failed("it left no log".into()));
         }
@@ -113,32 +130,6 @@ impl Sanitize for Sanitizer<'_> {
             Err(e) => Err(e.to_string()),
         }
     }
-}
-
-/// A worker behind the tool.
-fn behind(program: &Path, tool: &str, log: &Path, worker: &WorkerCommand) -> WorkerCommand {
-    let mut command = worker.clone();
-    let words = ["--tool", tool, "--print-limit", "20", "--log-file"];
-    command.args = words.iter().map(Into::into).collect();
-    command.args.push(log.into());
-    command.args.push(worker.program.clone().into());
-    command.args.extend(worker.args.iter().cloned());
-    command.program = program.into();
-    command
-}
-
-/// The log, once its summary is there; what there is after a few seconds.
-fn wait_for(log: &Path) -> String {
-    let mut text = String::new();
-    for _ in 0..50 {
-        let bytes = std::fs::read(log).unwrap_or_default();
-        text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_LOG)]).into_owned();
-        if text.contains("SUMMARY") {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    text
 }
 
 /// What a tool's log reports, each message once.

@@ -6,6 +6,7 @@
 //! between is passed over. Numbers may have marks of thousands, of either kind: `1,205.00`, `27.595.520`, `65,77`.
 //! Sources: Nsight Compute's CLI documentation, and CSV that people published (2022 to 2025). Limits: [`MAX_BYTES`], [`MAX_LAUNCHES`].
 
+use super::cubin_lines::Chain;
 use std::collections::BTreeMap;
 use warpsmith_spec::record::SampleRecord;
 
@@ -13,8 +14,8 @@ use warpsmith_spec::record::SampleRecord;
 pub const MAX_BYTES: usize = 64 << 20;
 /// Launches of one report that are read.
 pub const MAX_LAUNCHES: usize = 1000;
-/// Source lines that are kept of a page.
-const MAX_SAMPLES: usize = 400;
+/// Places that are kept of a page.
+const MAX_SAMPLES: usize = 800;
 
 /// One launch as ncu saw it.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -147,11 +148,11 @@ impl Style {
 }
 
 /// The samples of a source page: by line where the page has lines; else by instruction, whose `lines` are given by their distance from the
-/// kernel's first one.
-pub fn samples(text: &str, lines: &dyn Fn(&str, u64) -> Option<(String, u32)>) -> Result<Vec<SampleRecord>, CsvError> {
+/// kernel's first one, the innermost place first.
+pub fn samples(text: &str, lines: &dyn Fn(&str, u64) -> Option<Chain>) -> Result<Vec<SampleRecord>, CsvError> {
     const ALL: &str = "Warp Stall Sampling (All Samples)";
     let rows = rows(text)?;
-    let mut found: BTreeMap<(Option<String>, Option<u32>), SampleRecord> = BTreeMap::new();
+    let mut found: BTreeMap<Chain, SampleRecord> = BTreeMap::new();
     let (mut file, mut kernel, mut first) = (None, String::new(), None);
     let mut columns: BTreeMap<String, usize> = BTreeMap::new();
     let mut heads = 0;
@@ -172,23 +173,22 @@ pub fn samples(text: &str, lines: &dyn Fn(&str, u64) -> Option<(String, u32)>) -
                 let number = |name: &str| cell(name).and_then(|c| c.replace([',', '.'], "").parse::<u64>().ok());
                 let Some(count) = number(ALL).or_else(|| number("# Samples")) else { continue };
                 let place = match (cell("Line No").and_then(|l| l.parse::<u32>().ok()), cell("Address")) {
-                    (Some(line), _) => (file.clone(), Some(line)),
+                    (Some(line), _) => vec![(file.clone().unwrap_or_default(), line)],
                     (None, Some(address)) => {
                         let Some(address) = hexadecimal(address) else { continue };
                         let start = *first.get_or_insert(address);
-                        match lines(&kernel, address.saturating_sub(start)) {
-                            Some((file, line)) => (Some(base(&file)), Some(line)),
-                            None => (None, None),
-                        }
+                        let chain = lines(&kernel, address.saturating_sub(start)).unwrap_or_default();
+                        chain.into_iter().map(|(file, line)| (base(&file), line)).collect()
                     }
                     _ => continue,
                 };
                 if count == 0 {
                     continue;
                 }
-                let entry = found.entry(place.clone()).or_insert_with(|| SampleRecord {
-                    file: place.0,
-                    line: place.1,
+                let entry = found.entry(place).or_insert_with_key(|place| SampleRecord {
+                    file: place.first().map(|p| p.0.clone()).filter(|f| !f.is_empty()),
+                    line: place.first().map(|p| p.1),
+                    via: place.iter().skip(1).cloned().collect(),
                     ..SampleRecord::default()
                 });
                 entry.samples += count;
@@ -215,6 +215,38 @@ pub fn samples(text: &str, lines: &dyn Fn(&str, u64) -> Option<(String, u32)>) -
     found.sort_by_key(|s| std::cmp::Reverse(s.samples));
     found.truncate(MAX_SAMPLES);
     Ok(found)
+}
+
+/// The opcodes of each kernel of a source page that lists instructions; a kernel that was launched more than once counts once.
+pub fn opcodes(text: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut found: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    let (mut kernel, mut first_time) = (String::new(), false);
+    let (mut address, mut source) = (None, None);
+    for row in &rows(text).unwrap_or_default() {
+        match row.first().map(String::as_str) {
+            Some("Kernel Name" | "Function Name") if row.len() <= 3 => {
+                kernel = row.get(1).cloned().unwrap_or_default();
+                first_time = !found.contains_key(&kernel);
+                (address, source) = (None, None);
+            }
+            _ if row.iter().any(|c| c == "Address") && row.iter().any(|c| c == "Source") => {
+                address = row.iter().position(|c| c == "Address");
+                source = row.iter().position(|c| c == "Source");
+            }
+            _ => {
+                let cell = |at: Option<usize>| at.and_then(|at| row.get(at)).map(String::as_str);
+                if !first_time || cell(address).and_then(hexadecimal).is_none() {
+                    continue;
+                }
+                let word = cell(source).unwrap_or("").split_whitespace().find(|w| !w.starts_with('@')).unwrap_or("");
+                let opcode = word.trim_end_matches(';');
+                if opcode.starts_with(|c: char| c.is_ascii_uppercase()) {
+                    *found.entry(kernel.clone()).or_default().entry(opcode.to_string()).or_default() += 1;
+                }
+            }
+        }
+    }
+    found
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
@@ -311,7 +343,10 @@ mod tests {
         let by_address = format!(
             "\"Kernel Name\",\"k\",\"more\"\n\"Address\",\"Source\",{head}\n\"0x7f00\",\"MOV R1, R2\",\"4\",\"4\",\"0\",\"0\"\n\"0x7f10\",\"BAR.SYNC\",\"6\",\"6\",\"0\",\"0\"\n"
         );
-        let at = |kernel: &str, offset: u64| (kernel == "k").then(|| ("a/k.cu".to_string(), 20 + offset as u32 / 16));
+        let mixes = opcodes(&by_address);
+        assert_eq!(mixes["k"], [("MOV".to_string(), 1), ("BAR.SYNC".to_string(), 1)].into());
+        let at =
+            |kernel: &str, offset: u64| (kernel == "k").then(|| vec![("a/k.cu".to_string(), 20 + offset as u32 / 16)]);
         let got = samples(&by_address, &at).unwrap();
         let lines: Vec<_> = got.iter().map(|s| (s.line, s.samples)).collect();
         assert_eq!(lines, [(Some(21), 6), (Some(20), 4)]);

@@ -3,6 +3,7 @@
 //! Where counters cannot be had the gate is `unavailable` and the record says why; everything else is there. It passes or is unavailable and
 //! never fails a kernel. Limits: the PTX machine counts up to [`COUNTED`] warp-instructions, beyond which its figures are left out.
 
+use super::cubin_lines::{self, Chain, Functions};
 use super::metrics::{Figures, counters, figures};
 use super::ncu::{self, Capture, Ncu};
 use super::occupancy::{Launch, occupancy};
@@ -13,6 +14,7 @@ use crate::backend::{Backend, Job, NumericsChoice, PtxMachine, RunEnd};
 use crate::compile_gate::Subject;
 use crate::error::EvalError;
 use crate::evaluate::{Context, Evaluated, Ready, evaluate_ready, job};
+use crate::tool::{Place as Folder, Wanted};
 use crate::worker::{GpuBackend, GpuOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,8 +32,10 @@ const SECONDS: u64 = 300;
 const WRITE_SECONDS: u64 = 60;
 /// What makes a job's own deadline as long as [`SECONDS`].
 const PATIENT: u64 = 1 << 40;
-/// Bytes of a log that are read.
+/// Characters of a log that are read.
 const MAX_LOG: usize = 1 << 20;
+/// ncu's own file.
+const REPORT: &str = "profile.ncu-rep";
 /// Launches at most.
 pub const MAX_LAUNCHES: u32 = 200;
 
@@ -58,6 +62,8 @@ pub struct Imported {
     pub capability: Option<String>,
     /// The source page, where it could be had.
     pub source_page: Option<String>,
+    /// Source lines of the machine code that the report carries.
+    pub lines: Functions,
 }
 
 /// A result with its profile, and the files that go with it: name -> bytes.
@@ -89,13 +95,20 @@ pub fn profile(
     let places = if passed { count(&job, &mut record)? } else { Vec::new() };
 
     let mut files = Vec::new();
-    let at = |kernel: &str, offset: u64| functions.get(kernel).and_then(|f| f.lines.get(&offset)).cloned();
+    // What was sampled knows its lines best; then the cubin that was compiled, by its own table or a disassembler's listing.
+    let compiled = artifact.cubin.as_deref().map(cubin_lines::find).unwrap_or_default();
+    let at = |sampled: &Functions, kernel: &str, offset: u64| {
+        let listed = || functions.get(kernel).and_then(|f| f.lines.get(&offset)).map(|place| vec![place.clone()]);
+        cubin_lines::at(sampled, kernel, offset).or_else(|| cubin_lines::at(&compiled, kernel, offset)).or_else(listed)
+    };
+    let mut page = None;
     match (passed, machinery.import, &machinery.tools) {
         (false, ..) => {}
         (true, Some(imported), _) => {
             (found.tool, found.counters) = (imported.tool.clone(), imported.counters.clone());
             found.device = imported.capability.as_ref().map(|c| format!("compute capability {c}"));
-            found.samples = samples(imported.source_page.as_deref(), &at);
+            found.samples = samples(imported.source_page.as_deref(), &|k, o| at(&imported.lines, k, o));
+            page = imported.source_page.clone();
         }
         (true, None, Err(why)) => found.unavailable = Some(why.clone()),
         (true, None, Ok((options, ncu))) => match capture(ncu, options, &job, machinery.launches, &mut files)? {
@@ -104,9 +117,17 @@ pub fn profile(
                 found.tool = Some(format!("ncu {}", ncu.version));
                 found.device = Some(captured.device);
                 found.counters = captured.counters;
-                found.samples = samples(captured.source_page.as_deref(), &at);
+                found.samples = samples(captured.source_page.as_deref(), &|k, o| at(&captured.lines, k, o));
+                page = captured.source_page;
             }
         },
+    }
+    // Without a disassembler ncu's own page of instructions tells the mix.
+    let mixes = page.as_deref().map(csv::opcodes).unwrap_or_default();
+    for entry in found.entries.iter_mut().filter(|e| e.sass.is_empty()) {
+        let lowered = artifact.entry(&entry.entry).map_or(entry.entry.as_str(), |e| e.lowered.as_str());
+        let only = || mixes.values().next().filter(|_| mixes.len() == 1);
+        entry.sass = mixes.get(lowered).or_else(|| mixes.get(&entry.entry)).or_else(only).cloned().unwrap_or_default();
     }
     record.gates.profile = match (passed, found.counters.is_empty()) {
         (false, _) => GateStatus::Blocked,
@@ -139,7 +160,7 @@ fn conclude(
     found.phases = phases.shares(places, &found.samples);
     if found.samples.iter().any(|s| s.samples > 0) && found.samples.iter().all(|s| s.line.is_none()) {
         found.notes.push(
-            "the samples have no source lines, so phases have no shares of time: this toolkit has no nvdisasm (package cuda-nvdisasm; `warpsmith toolkit --fetch`)".into(),
+            "the samples have no source lines, so phases have no shares of time: neither the report nor the cubin has a table of lines (`--import` of a report that was taken with it has)".into(),
         );
     }
 }
@@ -187,7 +208,7 @@ fn count(job: &Job, record: &mut ResultRecord) -> Result<Vec<Place>, EvalError> 
     Ok(run.places)
 }
 
-fn samples(page: Option<&str>, at: &dyn Fn(&str, u64) -> Option<(String, u32)>) -> Vec<SampleRecord> {
+fn samples(page: Option<&str>, at: &dyn Fn(&str, u64) -> Option<Chain>) -> Vec<SampleRecord> {
     page.and_then(|p| csv::samples(p, at).ok()).unwrap_or_default()
 }
 
@@ -195,6 +216,7 @@ struct Captured {
     device: String,
     counters: Vec<LaunchCounters>,
     source_page: Option<String>,
+    lines: Functions,
 }
 
 /// Runs the job behind ncu. The inner error says why there are no counters.
@@ -205,8 +227,6 @@ fn capture(
     launches: Option<u32>,
     files: &mut Vec<(String, Vec<u8>)>,
 ) -> Result<Result<Captured, UnavailableRecord>, EvalError> {
-    let folder = tempfile::tempdir().map_err(|e| EvalError::Defect(format!("a folder for ncu's report: {e}")))?;
-    let (report, log) = (folder.path().join("profile"), folder.path().join("log"));
     let lowered = |entry: &str| job.artifact.entry(entry).map_or_else(|| entry.to_string(), |e| e.lowered.clone());
     let mut kernels: Vec<String> = job.plan.launches.iter().map(|l| lowered(&l.entry)).collect();
     kernels.sort();
@@ -214,13 +234,22 @@ fn capture(
     let launches = launches.unwrap_or(job.plan.launches.len() as u32).clamp(1, MAX_LAUNCHES);
     let mut without: Vec<String> = Vec::new();
     for attempt in 0..2 {
-        let capture = Capture { report: &report, log: &log, kernels: kernels.clone(), launches, without: &without };
+        let place = Folder::beside(&options.command).map_err(EvalError::Defect)?;
+        let capture = Capture { place: &place, kernels: kernels.clone(), launches, without: &without };
         let device = behind(ncu, options, job, &capture);
-        let text = read_log(&log);
+        let wanted = Wanted {
+            files: vec!["log".into(), REPORT.into()],
+            until: None,
+            report: Some((REPORT.into(), ncu.clone())),
+        };
+        let mut left = match place.take(&wanted) {
+            Ok(left) => left,
+            Err(why) => return Ok(Err(unreached(&why, &device))),
+        };
+        let text: String = left.text("log").chars().take(MAX_LOG).collect();
         files.retain(|(name, _)| name != "ncu.log");
         files.push(("ncu.log".into(), text.clone().into_bytes()));
-        let file = folder.path().join("profile.ncu-rep");
-        let Ok(bytes) = std::fs::read(&file) else {
+        let Some(bytes) = left.files.remove(REPORT) else {
             let unknown = ncu::unknown_metrics(&text);
             if attempt == 0 && !unknown.is_empty() {
                 without = unknown;
@@ -229,14 +258,32 @@ fn capture(
             // Without a driver ncu says so on its standard streams, not in its log.
             return Ok(Err(ncu::classify(&format!("{text}{}", device.err().unwrap_or_default()))));
         };
-        files.push(("profile.ncu-rep".into(), bytes));
-        return Ok(pages(ncu, &file, files).map(|(counters, _, source_page)| Captured {
+        let lines = cubin_lines::find(&bytes);
+        files.push((REPORT.into(), bytes));
+        if let Some(why) = left.failed {
+            return Ok(Err(why));
+        }
+        let (raw, source_page) = (left.text("raw.csv"), left.files.remove("source.csv"));
+        files.push(("raw.csv".into(), raw.clone().into_bytes()));
+        files.extend(source_page.iter().map(|page| ("source.csv".to_string(), page.clone())));
+        return Ok(read_raw(&raw).map(|(counters, _)| Captured {
             device: device.unwrap_or_default(),
             counters,
-            source_page,
+            source_page: source_page.map(|page| String::from_utf8_lossy(&page).into_owned()),
+            lines,
         }));
     }
     Ok(Err(ncu::classify("")))
+}
+
+/// The other machine did not answer, after the launches or before.
+fn unreached(why: &str, device: &Result<String, String>) -> UnavailableRecord {
+    let before = device.as_ref().err().map_or(String::new(), |e| format!("; before: {e}"));
+    ncu::unavailable(
+        "connection-lost",
+        format!("what ncu left could not be brought back: {why}{before}"),
+        "run again; on that machine itself: `warpsmith profile`, whose report `--import FILE.ncu-rep` reads here",
+    )
 }
 
 /// The launches of a worker behind the tool; the device's name, or what went wrong.
@@ -289,9 +336,4 @@ pub fn read_raw(text: &str) -> Result<(Vec<LaunchCounters>, Option<String>), Una
         ));
     }
     Ok((counters, capability))
-}
-
-fn read_log(log: &Path) -> String {
-    let bytes = std::fs::read(log).unwrap_or_default();
-    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_LOG)]).into_owned()
 }

@@ -7,6 +7,7 @@
 
 pub mod ceilings;
 pub mod csv;
+pub mod cubin_lines;
 pub mod gate;
 pub mod metrics;
 pub mod ncu;

@@ -6,6 +6,8 @@
 //! Limits: [`SECONDS`] for a page; older than [`OLDEST`] is refused.
 
 use super::metrics::metrics;
+use crate::tool::Place;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +23,7 @@ const SECONDS: u64 = 120;
 const MAX_OUTPUT: u64 = 64 << 20;
 
 /// The program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ncu {
     pub program: PathBuf,
     /// `2025.3.1.0`
@@ -98,9 +100,8 @@ fn version(said: &str) -> Option<String> {
 /// What is profiled.
 #[derive(Debug, Clone)]
 pub struct Capture<'a> {
-    /// Where the report goes, without its ending, and the tool's own words.
-    pub report: &'a Path,
-    pub log: &'a Path,
+    /// Where the report goes, as `profile` with an ending of ncu's, and the tool's own words, as `log`.
+    pub place: &'a Place,
     /// Names of the kernels in the machine code.
     pub kernels: Vec<String>,
     pub launches: u32,
@@ -114,10 +115,10 @@ impl Ncu {
         let mut args: Vec<OsString> = Vec::new();
         let mut push = |words: &[&str]| args.extend(words.iter().map(|w| OsString::from(*w)));
         push(&["--target-processes", "all", "--force-overwrite", "--log-file"]);
-        args.push(capture.log.into());
+        args.push(capture.place.file("log").into());
         let mut push = |words: &[&str]| args.extend(words.iter().map(|w| OsString::from(*w)));
         push(&["--export"]);
-        args.push(capture.report.into());
+        args.push(capture.place.file("profile").into());
         let mut push = |words: &[&str]| args.extend(words.iter().map(|w| OsString::from(*w)));
         let names: Vec<String> = capture.kernels.iter().map(|k| escaped(k)).collect();
         push(&["--kernel-name-base", "mangled", "--kernel-name", &format!("regex:^({})$", names.join("|"))]);
@@ -129,11 +130,7 @@ impl Ncu {
             .map(|m| m.metric.as_str())
             .filter(|m| !capture.without.iter().any(|w| m.starts_with(w.as_str())));
         push(&["--section", "SourceCounters", "--metrics", &asked.collect::<Vec<_>>().join(",")]);
-        args.push(worker.program.clone().into());
-        args.extend(worker.args.iter().cloned());
-        let mut env = worker.env.clone();
-        env.push(("LC_ALL".into(), "C".into()));
-        WorkerCommand { program: self.program.clone(), args, env, remote: worker.remote.clone() }
+        capture.place.in_front(&self.program, args, worker)
     }
 
     /// A page of a report as CSV.
@@ -330,18 +327,19 @@ mod tests {
     #[test]
     fn the_worker_stands_behind_the_tool() {
         let ncu = Ncu { program: "ncu".into(), version: "2025.1".into() };
+        let worker = WorkerCommand::program("warpsmith");
+        let place = Place::beside(&worker).unwrap();
         let capture = Capture {
-            report: Path::new("r"),
-            log: Path::new("l"),
+            place: &place,
             kernels: vec!["k".into(), "_Z1aIfE.b".into()],
             launches: 2,
             without: &["dram__bytes.sum".into()],
         };
-        let command = ncu.in_front_of(&WorkerCommand::program("warpsmith"), &capture);
+        let command = ncu.in_front_of(&worker, &capture);
         let args: Vec<String> = command.args.iter().map(|a| a.to_string_lossy().into_owned()).collect();
         let words = args.join(" ");
         for part in
-            ["--log-file l", "--export r", "regex:^(k|_Z1aIfE\\.b)$", "--launch-count 2", "--clock-control none"]
+            ["--log-file /", "--export /", "regex:^(k|_Z1aIfE\\.b)$", "--launch-count 2", "--clock-control none"]
         {
             assert!(words.contains(part), "{words}");
         }

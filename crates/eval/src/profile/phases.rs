@@ -3,7 +3,8 @@
 //! An instruction belongs to the phase of the innermost place of its chain of call sites that lies in one; so a helper without marks counts for
 //! who called it, and one with marks for itself. Shares of work come from the PTX machine, which has no time; shares of time from
 //! ncu's samples only, and an Amdahl bound from those. Limits: functions are found by their braces, not by a C++ parser; macros that
-//! hold braces may end one too early. Samples by line know no call site, so inlined helpers without marks stay unmarked there.
+//! hold braces may end one too early. Samples by line know no call site, so inlined helpers without marks stay unmarked there;
+//! those by instruction know them (`cubin_lines`).
 
 use std::collections::BTreeMap;
 use warpsmith_spec::record::{PhaseRecord, SampleRecord};
@@ -82,8 +83,9 @@ impl Phases {
         let all: u64 = if placed { samples.iter().map(|s| s.samples).sum() } else { 0 };
         let sampled = |phase: &str| -> u64 {
             let inside = samples.iter().filter(|s| {
-                let at = s.file.as_deref().zip(s.line).and_then(|(f, l)| self.at(f, l));
-                at.unwrap_or(UNMARKED) == phase
+                let own = s.file.as_deref().zip(s.line);
+                let chain = own.into_iter().chain(s.via.iter().map(|(f, l)| (f.as_str(), *l)));
+                chain.filter_map(|(f, l)| self.at(f, l)).next().unwrap_or(UNMARKED) == phase
             });
             inside.map(|s| s.samples).sum()
         };
