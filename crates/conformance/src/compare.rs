@@ -5,7 +5,7 @@ use warpsmith_machine::forms::vectors::{bits_of, value};
 use warpsmith_machine::forms::{Kernel, Slot};
 
 /// What a comparison found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Compared {
     pub threads: usize,
     /// Threads whose results differ, NaN against NaN aside.
@@ -14,6 +14,9 @@ pub struct Compared {
     pub nan_bits: usize,
     /// Largest difference of finite floats in units of the last place; `u64::MAX` where one side is NaN, or infinite and the other is not near.
     pub ulp: u64,
+    /// Largest difference of f32 results below one in magnitude: what PTX bounds sin, cos, and lg2 near one by, for the last place of a
+    /// result near zero says nothing.
+    pub absolute: f64,
     /// The first difference, for people.
     pub first: Option<String>,
 }
@@ -86,6 +89,12 @@ fn slot_differs(slot: &Slot, a: u64, b: u64, out: &mut Compared) -> bool {
             None => out.nan_bits += 1,
             Some(distance) => {
                 out.ulp = out.ulp.max(distance);
+                if slot.ty == "f32" {
+                    let [ours, theirs] = [a, b].map(|v| f64::from(f32::from_bits(v as u32)));
+                    if ours.abs() < 1.0 && theirs.is_finite() {
+                        out.absolute = out.absolute.max((ours - theirs).abs());
+                    }
+                }
                 differs = true;
             }
         }

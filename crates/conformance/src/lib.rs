@@ -110,6 +110,9 @@ impl Entry {
     }
 }
 
+/// So many units of the last place are told as an absolute difference too.
+const FAR: u64 = 1 << 16;
+
 impl Report {
     /// The text of `hardware.tsv`: one line for each row of the table.
     pub fn hardware(&self) -> String {
@@ -122,6 +125,7 @@ impl Report {
                     sum.differ += c.differ;
                     sum.nan_bits += c.nan_bits;
                     sum.ulp = sum.ulp.max(c.ulp);
+                    sum.absolute = sum.absolute.max(c.absolute);
                 }
                 Err(_) => *failed += 1,
             }
@@ -134,6 +138,11 @@ impl Report {
                 (0, _) => format!("{}: equal", c.threads),
                 (n, u64::MAX) => format!("{}: {n} differ", c.threads),
                 (n, 0) => format!("{}: {n} differ", c.threads),
+                (n, u) if u >= FAR && c.absolute > 0.0 => format!(
+                    "{}: {n} differ, by {u} ulp at most, near zero; by 2^{:.2} at most where the result is below 1",
+                    c.threads,
+                    c.absolute.log2()
+                ),
                 (n, u) => format!("{}: {n} differ, by {u} ulp at most", c.threads),
             };
             out += &format!("{row}\t{text}\n");

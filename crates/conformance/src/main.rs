@@ -72,11 +72,12 @@ fn work() -> Result<bool, String> {
         match &entry.result {
             Err(why) => println!("did not run: {why}"),
             Ok(c) if c.differ + c.nan_bits > 0 => println!(
-                "{}: {} of {} differ, ulp {}, NaN bits {}: {}",
+                "{}: {} of {} differ, ulp {}, absolute {:.3e} below 1, NaN bits {}: {}",
                 entry.form.name(),
                 c.differ,
                 c.threads,
                 c.ulp,
+                c.absolute,
                 c.nan_bits,
                 c.first.as_deref().unwrap_or("-")
             ),

@@ -1,23 +1,7 @@
 //! What forms are applied to: random bits, special values, and values that meet each other. The same in every run.
 
 use warpsmith_machine::forms::{Form, GLOBAL_BYTES, Kernel, trial::Operands};
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.bits() % bound.max(1)
-    }
-}
+use warpsmith_num::splitmix::SplitMix64;
 
 /// Bits of exponent and mantissa.
 fn layout(ty: &str) -> Option<(u32, u32)> {
@@ -34,7 +18,7 @@ fn layout(ty: &str) -> Option<(u32, u32)> {
 
 /// A floating-point number. Kinds: 0 any bits or a special value, 1 about one, so that sums cancel, 2 the same with subnormal numbers, 3 with
 /// infinities and NaN now and then.
-fn float(ty: (u32, u32), kind: u64, r: &mut Random) -> u64 {
+fn float(ty: (u32, u32), kind: u64, r: &mut SplitMix64) -> u64 {
     let (e, m) = ty;
     let (sign, bias) = (r.below(2) << (e + m), (1u64 << (e - 1)) - 1);
     let fraction = r.bits() & ((1 << m) - 1);
@@ -68,7 +52,7 @@ fn float(ty: (u32, u32), kind: u64, r: &mut Random) -> u64 {
     }
 }
 
-fn integer(bits: u32, r: &mut Random) -> u64 {
+fn integer(bits: u32, r: &mut SplitMix64) -> u64 {
     let mask = u64::MAX >> (64 - bits);
     let value = match r.below(8) {
         0 => [0, 1, 2, 31, 32, 33, 63, 64, 255, mask, mask >> 1, (mask >> 1) + 1][r.below(12) as usize],
@@ -87,7 +71,7 @@ fn packed(form: &Form) -> Option<&'static str> {
 }
 
 /// One operand.
-fn operand(ty: &str, element: Option<&str>, kind: u64, r: &mut Random) -> u64 {
+fn operand(ty: &str, element: Option<&str>, kind: u64, r: &mut SplitMix64) -> u64 {
     if let (Some(l), "b32") = (element.and_then(layout), ty) {
         let width = 1 + l.0 + l.1;
         return (0..32 / width).fold(0, |v, n| v | float(l, kind, r) << (n * width));
@@ -112,7 +96,7 @@ fn operand(ty: &str, element: Option<&str>, kind: u64, r: &mut Random) -> u64 {
 pub fn operands(form: &Form, k: &Kernel, threads: usize) -> Operands {
     let seed =
         form.name().bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    let mut r = Random(seed);
+    let mut r = SplitMix64(seed);
     let element = packed(form);
     let mut records = vec![0; threads * k.input_bytes];
     for t in 0..threads {

@@ -6,23 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use warpsmith_machine::{Program, forms};
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
+use warpsmith_num::splitmix::SplitMix64;
 
 const WORDS: [&str; 20] = [
     "{",
@@ -48,29 +32,29 @@ const WORDS: [&str; 20] = [
 ];
 
 /// A modifier of another form in place of one, a word from the list, or bytes that are changed, doubled or left out.
-fn mutate(seed: &str, other: &str, r: &mut Random) -> String {
+fn mutate(seed: &str, other: &str, r: &mut SplitMix64) -> String {
     let mut bytes = seed.as_bytes().to_vec();
-    for _ in 0..1 + r.below(3) {
+    for _ in 0..1 + r.index(3) {
         if bytes.is_empty() {
             break;
         }
-        let at = r.below(bytes.len());
-        let end = (at + 1 + r.below(24)).min(bytes.len());
-        match r.below(7) {
-            0 => bytes[at] = r.next() as u8,
-            1 => bytes[at] ^= 1 << r.below(7),
+        let at = r.index(bytes.len());
+        let end = (at + 1 + r.index(24)).min(bytes.len());
+        match r.index(7) {
+            0 => bytes[at] = r.bits() as u8,
+            1 => bytes[at] ^= 1 << r.index(7),
             2 => drop(bytes.drain(at..end)),
             3 => {
                 let copy = bytes[at..end].to_vec();
                 bytes.splice(at..at, copy);
             }
             4 => {
-                let from = r.below(other.len());
-                let to = (from + 1 + r.below(32)).min(other.len());
+                let from = r.index(other.len());
+                let to = (from + 1 + r.index(32)).min(other.len());
                 bytes.splice(at..end, other.as_bytes()[from..to].iter().copied());
             }
             _ => {
-                let word = WORDS[r.below(WORDS.len())];
+                let word = WORDS[r.index(WORDS.len())];
                 bytes.splice(at..at, word.bytes());
             }
         }
@@ -92,7 +76,7 @@ fn main() -> ExitCode {
         eprintln!("usage: fuzz COUNT [SEED [FOLDER ...]]");
         return ExitCode::from(2);
     };
-    let mut random = Random(arguments.next().and_then(|a| a.parse().ok()).unwrap_or(1));
+    let mut random = SplitMix64(arguments.next().and_then(|a| a.parse().ok()).unwrap_or(1));
     let mut seeds: Vec<String> = arguments.flat_map(|folder| texts(&folder)).collect();
     if seeds.is_empty() {
         seeds = forms::all().iter().filter(|f| !f.elsewhere).map(forms::bare).collect();
@@ -100,7 +84,7 @@ fn main() -> ExitCode {
     println!("{} seeds", seeds.len());
     let (mut loaded, mut slowest, begin) = (0u64, Duration::ZERO, Instant::now());
     for n in 0..count {
-        let (a, b) = (random.below(seeds.len()), random.below(seeds.len()));
+        let (a, b) = (random.index(seeds.len()), random.index(seeds.len()));
         let mutant = mutate(&seeds[a], &seeds[b], &mut random);
         let start = Instant::now();
         let result = catch_unwind(|| Program::load(&mutant).is_ok());

@@ -350,6 +350,7 @@ impl<'m> Cta<'m> {
             w.seen.clear();
             w.told.set(false);
             w.plain_since_fence.set(false);
+            w.passed = 0;
             w.committed = [0; 32];
             w.frames.clear();
             w.regs.truncate(0);

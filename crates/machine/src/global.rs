@@ -1,7 +1,7 @@
 //! Who read and wrote which word of global memory in this launch: races between CTAs, and between warps of one.
 //!
 //! Each word has three cells: the last write, the first reader and the latest other one (until the first release of a launch: of
-//! another CTA). A cell names an agent (a warp of a
+//! another CTA); in buffers that are written, `readers` keeps the others. A cell names an agent (a warp of a
 //! CTA), the bytes, whether the access was strong, and a record: the interval and the instruction. Accesses of one CTA are
 //! ordered by its vector clocks (see `shared`). A CTA's accesses are ordered before another's if the other has read, by a
 //! strong read or an atomic, an address to which the first has released them: by a `.release` store or atomic, or by a strong
@@ -9,17 +9,21 @@
 //! `__threadfence(); __syncthreads(); if (tid == 0) atomicAdd(...)` needs it. The end of a launch orders everything.
 //! Source: PTX ISA 9.0, "Memory Consistency Model"; HiRace (arXiv 2401.04701) for cells that forget; FastTrack for clocks.
 //!
-//! A relaxed load (`ld.relaxed`) hands on what was released only with the next fence; `.cta` hands nothing to other CTAs.
-//! Limits: volatile loads and atomics acquire without a fence, as much code in the field relies on; strong accesses are no race with each
-//! other, but where a reader has seen a later write of the writer's warp that no fence parts from what it reads; three cells forget readers; buffers
+//! A relaxed or volatile load hands on what was released only with the next fence; `.cta` hands nothing to other CTAs.
+//! Limits: atomics acquire without a fence, as the CUDA guide's sum by the last block relies on; strong accesses are no race with each
+//! other, but where a reader has seen a later write of the writer's warp that no fence parts from what it reads; buffers
 //! over 256 MiB, grids of more than 2^27 CTAs and more than 16 million (warp, interval, instruction)s are not looked at; with
 //! several host threads, which of two racing CTAs comes first is as undecided as on hardware, so a finding's counts may differ.
+
+mod readers;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::code::Pc;
+use crate::memory::Buffer;
+use readers::Readers;
 
 /// Larger buffers are not looked at: their cells would take six times as much.
 const MAX_BYTES: u64 = 256 << 20;
@@ -39,6 +43,8 @@ const RECORD: u64 = (1 << 27) - 1;
 #[derive(Debug)]
 pub struct GlobalShadow {
     buffers: Vec<OnceLock<Option<Cells>>>,
+    /// Whether a launch has written the buffer: the memory's own.
+    written: Vec<Arc<AtomicBool>>,
     /// Interval and instruction of each record, in pieces that threads take one by one.
     records: Vec<OnceLock<Box<[AtomicU64]>>>,
     next_chunk: AtomicU32,
@@ -52,6 +58,7 @@ struct Cells {
     writes: Box<[AtomicU64]>,
     /// Two for each word.
     reads: Box<[AtomicU64]>,
+    others: Readers,
 }
 
 /// Zeroed pages that cost nothing until they are touched.
@@ -111,10 +118,15 @@ impl Agent<'_> {
 }
 
 impl GlobalShadow {
-    /// For so many buffers; nothing is allocated before it is needed.
-    pub fn new(buffers: usize) -> GlobalShadow {
+    /// For these buffers; nothing is allocated before it is needed.
+    pub fn new(buffers: &[Buffer]) -> GlobalShadow {
+        GlobalShadow::noting(buffers.iter().map(|b| b.written.clone()).collect())
+    }
+
+    fn noting(written: Vec<Arc<AtomicBool>>) -> GlobalShadow {
         GlobalShadow {
-            buffers: (0..buffers).map(|_| OnceLock::new()).collect(),
+            buffers: written.iter().map(|_| OnceLock::new()).collect(),
+            written,
             records: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             next_chunk: AtomicU32::new(0),
             releases: Releases::default(),
@@ -161,7 +173,11 @@ impl GlobalShadow {
     #[cold]
     fn allocate(bytes: u64) -> Option<Cells> {
         let words = bytes.div_ceil(4) as usize;
-        (bytes <= MAX_BYTES).then(|| Cells { writes: zeroed(words), reads: zeroed(2 * words) })
+        (bytes <= MAX_BYTES).then(|| Cells {
+            writes: zeroed(words),
+            reads: zeroed(2 * words),
+            others: Readers::default(),
+        })
     }
 
     /// Whether another agent's cell is no conflict.
@@ -195,6 +211,7 @@ impl GlobalShadow {
         let (first, last) = (at / 4, (at + len).div_ceil(4));
         let mut found = None;
         let released = self.releases.any.load(Relaxed);
+        let written = self.written[slot].load(Relaxed);
         let whole = at.is_multiple_of(4) && len.is_multiple_of(4);
         for word in first..last {
             let mask = if whole { 15 } else { byte_mask(at, len, word) };
@@ -203,16 +220,29 @@ impl GlobalShadow {
                 found = Some(self.clash(w, word, true));
             }
             let new = base | mask << MASK;
-            // The first reader keeps the first cell, for a race with it is a race with the reader that the other one forgot.
+            // The first reader keeps its cell: without releases, a race with it is a race with the reader that the other one forgot.
             let (one, other) = (&cells.reads[2 * word], &cells.reads[2 * word + 1]);
             let (first, last) = (one.load(Relaxed), other.load(Relaxed));
             if first == 0 || first >> AGENT == new >> AGENT {
                 one.store(merge(first, new), Relaxed);
-            } else if released || !settled(first, last, mask) {
+            } else if released || written || !settled(first, last, mask) {
+                if written && last & !RECORD != 0 && last & STRONG == 0 && last >> AGENT != new >> AGENT {
+                    self.keep(cells, word, last, me);
+                }
                 other.store(merge(last, new), Relaxed);
             }
         }
         found
+    }
+
+    /// A reader gives its cell to `me`.
+    #[cold]
+    #[inline(never)]
+    fn keep(&self, cells: &Cells, word: usize, cell: u64, me: &Agent) {
+        let over = |c: u64| c >> AGENT == me.number() && c >> MASK & 15 == 15 || self.ordered(c, me);
+        if !over(cell) {
+            cells.others.keep(word, cell, over);
+        }
     }
 
     /// A strong read of what a strong write of another CTA left, where the reader has since seen a later write of that CTA at another
@@ -263,6 +293,9 @@ impl GlobalShadow {
                     return Some(self.clash(r, word, false));
                 }
             }
+            if let Some(r) = cells.others.find(word, |r| !self.harmless(r, mask, me)) {
+                return Some(self.clash(r, word, false));
+            }
         }
         None
     }
@@ -271,9 +304,16 @@ impl GlobalShadow {
     #[inline(always)]
     pub fn write(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent) {
         let Some(cells) = self.cells(slot, bytes) else { return };
+        if !self.written[slot].load(Relaxed) {
+            self.written[slot].store(true, Relaxed);
+        }
         let base = me.number() << AGENT | u64::from(me.record) | if me.strong { STRONG } else { 0 };
         for word in at / 4..(at + len).div_ceil(4) {
-            let new = base | byte_mask(at, len, word) << MASK;
+            let mask = byte_mask(at, len, word);
+            let new = base | mask << MASK;
+            if mask == 15 {
+                cells.others.clear(word);
+            }
             let cell = &cells.writes[word];
             cell.store(merge(cell.load(Relaxed), new), Relaxed);
         }
@@ -424,7 +464,7 @@ mod tests {
 
     #[test]
     fn accesses_of_ctas_are_ordered_by_release_and_acquire_only() {
-        let shadow = GlobalShadow::new(1);
+        let shadow = GlobalShadow::noting(vec![Arc::default()]);
         let writer = agent(&shadow, 0, 0, &[7], &[], 10);
         shadow.write(0, 64, 8, 4, &writer);
         let clock = [3, 0];
@@ -446,7 +486,7 @@ mod tests {
 
     #[test]
     fn bytes_beside_each_other_and_strong_accesses_do_not_clash() {
-        let shadow = GlobalShadow::new(1);
+        let shadow = GlobalShadow::noting(vec![Arc::default()]);
         let a = agent(&shadow, 0, 0, &[1], &[], 1);
         let b = agent(&shadow, 1, 0, &[1], &[], 2);
         shadow.write(0, 64, 0, 2, &a);
@@ -462,7 +502,7 @@ mod tests {
     fn a_write_clashes_with_the_first_reader_and_another() {
         // Without a release two CTAs are enough, whatever reads later; after one it is the latest reader.
         for (released, kept) in [(false, 1), (true, 2)] {
-            let shadow = GlobalShadow::new(1);
+            let shadow = GlobalShadow::noting(vec![Arc::default()]);
             if released {
                 shadow.releases.publish(0x1000, &agent(&shadow, 9, 0, &[1], &[], 0), vec![1]);
             }
@@ -473,6 +513,34 @@ mod tests {
                 let clash = shadow.check_write(0, 64, 0, 4, &agent(&shadow, cta, 0, &[2], &[], 9), true);
                 assert_eq!(clash.map(|c| (c.cta, c.write)), Some((other, false)));
             }
+        }
+    }
+
+    #[test]
+    fn readers_of_what_is_written_are_all_kept() {
+        // Six CTAs read a word; one that has acquired from all but CTA n writes it. `written`: by another word's write, or before this launch.
+        for n in 0..6 {
+            let shadow = GlobalShadow::noting(vec![Arc::default()]);
+            shadow.write(0, 64, 32, 4, &agent(&shadow, 7, 0, &[1], &[], 1));
+            for cta in 0..6 {
+                let reader = agent(&shadow, cta, 0, &[1], &[], cta as u32);
+                assert_eq!(shadow.read(0, 64, 0, 4, &reader), None);
+                if cta != n {
+                    shadow.releases.publish(0x1000, &reader, vec![1]);
+                }
+            }
+            let (clock, mut known) = ([5], Vec::new());
+            shadow.releases.acquire(0x1000, &mut known, 0, &clock);
+            let writer = agent(&shadow, 9, 0, &clock, &known, 20);
+            let clash = shadow.check_write(0, 64, 0, 4, &writer, false).expect("one is not ordered");
+            assert_eq!((clash.cta, clash.pc, clash.write), (n, n as u32, false));
+            // Once that one has released too, all is well; and after the write nobody need be remembered.
+            shadow.releases.publish(0x1000, &agent(&shadow, n, 0, &[1], &[], 0), vec![1]);
+            shadow.releases.acquire(0x1000, &mut known, 0, &clock);
+            let writer = agent(&shadow, 9, 0, &clock, &known, 20);
+            assert_eq!(shadow.check_write(0, 64, 0, 4, &writer, false), None);
+            shadow.write(0, 64, 0, 4, &writer);
+            assert_eq!(shadow.cells(0, 64).and_then(|c| c.others.find(0, |_| true)), None);
         }
     }
 }

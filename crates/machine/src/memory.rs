@@ -6,7 +6,8 @@
 //! It knows nothing about tensors or tasks. Races are looked for elsewhere (`global`). Limits: a buffer has at most 16 GiB.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::api::BufferId;
 
@@ -167,6 +168,8 @@ pub struct Buffer {
     /// an undefined value is stored, which `tainted` keeps.
     pub shadow: Option<Bytes>,
     pub read_only: bool,
+    /// Whether a launch has written it; copies of the memory share that, so that one schedule knows what another did.
+    pub(crate) written: Arc<AtomicBool>,
 }
 
 /// Buffers of a session; modules' own variables too.
@@ -213,6 +216,7 @@ impl Memory {
             data,
             shadow,
             read_only: false,
+            written: Arc::default(),
         })
     }
 
@@ -226,7 +230,15 @@ impl Memory {
         let data = Bytes::from(bytes);
         let read_only = space != "global";
         let shadow = if read_only { None } else { Some(Bytes::filled(data.len, DEFINED)) };
-        self.push(Buffer { name: name.to_string(), space, bytes: bytes.len() as u64, data, shadow, read_only })
+        self.push(Buffer {
+            name: name.to_string(),
+            space,
+            bytes: bytes.len() as u64,
+            data,
+            shadow,
+            read_only,
+            written: Arc::default(),
+        })
     }
 
     /// A buffer's contents; empty for an unknown id.

@@ -79,6 +79,8 @@ pub struct Warp {
     pub seen: Vec<u64>,
     /// A plain write of global memory since this warp's own last fence.
     pub plain_since_fence: Cell<bool>,
+    /// Lanes that ran on behind a barrier at which others of this warp wait.
+    pub passed: u32,
     /// Committed copy groups by lane.
     pub committed: [u32; 32],
     /// Why it does not run now.
@@ -106,6 +108,7 @@ impl Warp {
             seen: Vec::new(),
             told: std::cell::Cell::new(false),
             plain_since_fence: Cell::new(false),
+            passed: 0,
             committed: [0; 32],
             pause: Pause::Turn,
             yielded: false,

@@ -161,6 +161,7 @@ fn a_flag_hands_data_on() {
     // The reading side: a relaxed load acquires with the next fence only, and a scope of one CTA reaches no other.
     for (from, to) in [
         ("ld.acquire.gpu.global.u32 %r3", "ld.relaxed.gpu.global.u32 %r3"),
+        ("ld.acquire.gpu.global.u32 %r3", "ld.volatile.global.u32 %r3"),
         ("ld.acquire.gpu.global.u32 %r3", "ld.acquire.cta.global.u32 %r3"),
         ("st.release.gpu.global.u32 [%rd0]", "st.release.cta.global.u32 [%rd0]"),
     ] {
@@ -168,8 +169,27 @@ fn a_flag_hands_data_on() {
         assert_ne!(wrong, right);
         twins(&wrong, &right, 2, 64, "st.global.u32", "ld.global.u32");
     }
-    let late = right.replace("ld.acquire.gpu", "ld.relaxed.gpu").replace("GO:\n", "fence.acq_rel.gpu;\nGO:\n");
-    assert_eq!(races(&go(&late, 2, 64, 1, 0)), []);
+    for (poll, fence) in [("ld.relaxed.gpu", "fence.acq_rel.gpu"), ("ld.volatile", "membar.gl")] {
+        let late = right.replace("ld.acquire.gpu", poll).replace("GO:\n", &format!("{fence};\nGO:\n"));
+        assert_eq!(races(&go(&late, 2, 64, 1, 0)), []);
+    }
+}
+
+#[test]
+fn every_reader_of_a_word_that_is_written_later_counts() {
+    // CTAs 0 to 4 read word 8 and count themselves; CTA 5 waits for `n` of them and writes the word. Word 9 is written first, so that the
+    // buffer is known to be one that is written.
+    let body = |n: u32, skip: u32| {
+        format!(
+            "add.u32 %r2, %r1, 16;\n{}st.global.u32 [%rd2], %r1;\nsetp.eq.u32 %p0, %r1, 5;\n@%p0 bra WRITE;\nld.global.u32 %r63, [%rd0+32];\nmembar.gl;\n\
+             setp.eq.u32 %p1, %r1, {skip};\n@!%p1 red.global.add.u32 [%rd0], 1;\nbra END;\n\
+             WRITE:\nld.acquire.gpu.global.u32 %r3, [%rd0];\nsetp.lt.u32 %p2, %r3, {n};\n@%p2 bra WRITE;\nst.global.u32 [%rd0+32], 1;\nEND:\n",
+            word("%r2")
+        )
+    };
+    for forgotten in 0..5 {
+        twins(&body(4, forgotten), &body(5, 99), 6, 1, "st.global.u32", "ld.global.u32");
+    }
 }
 
 #[test]

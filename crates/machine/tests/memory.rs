@@ -97,6 +97,16 @@ fn dynamic_shared_memory_lies_after_the_static_one() {
 }
 
 #[test]
+fn dynamic_shared_memory_that_no_variable_names_is_out_of_bounds() {
+    // Three words and a store to the fourth: with memory of the launch's size behind them, which the kernel does not use.
+    let body = |at: u32| format!(".shared .align 4 .b8 fixed[12];\nst.shared.u32 [fixed+{at}], 1;\n");
+    for (at, kinds) in [(8, vec![]), (12, vec!["out_of_bounds"])] {
+        let r = run_with(&kernel(&body(at)), &[0; 4], 4, 1, 1, 128, &options());
+        assert_eq!(r.kinds(), kinds, "{:?}", r.outcome.findings);
+    }
+}
+
+#[test]
 fn atomics_return_what_was_there() {
     let init = ".shared .align 8 .b8 s[16];\nst.shared.u32 [s], 3;\nst.shared.u32 [s+4], 0;\nst.shared.u64 [s+8], 0;\nbar.warp.sync -1;\n";
     expect(&format!("{init}atom.shared.add.u32 %r63, [s], 2;"), |l| 3 + 2 * l);

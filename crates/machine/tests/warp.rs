@@ -193,3 +193,26 @@ fn mbarriers_count_phases() {
     assert_eq!(never.kinds(), ["deadlock"], "{:?}", never.outcome.end);
     assert_eq!(run(&program("", ""), &[0; 4], 256, 64).kinds(), ["invalid_access"], "used without init");
 }
+
+#[test]
+fn lanes_that_go_past_a_barrier_and_exit() {
+    // `skip`: where odd lanes go instead of to the barrier.
+    let body = |skip: &str, behind: &str| {
+        format!(
+            "mov.u32 %r63, 7;\nand.b32 %r1, %r0, 1;\nsetp.ne.u32 %p0, %r1, 0;\n@%p0 bra {skip};\nbar.sync 0;\nJOIN:\n{behind}"
+        )
+    };
+    let passed = run(&kernel(&body("JOIN", "add.u32 %r63, %r63, 1;\n")), &[0; 4], 256, 64);
+    assert_eq!(passed.kinds(), ["barrier_divergence"], "{:#?}", passed.outcome.findings);
+    let f = &passed.outcome.findings[0];
+    assert!(f.site.opcode.starts_with("bar.sync") && f.message.contains("went on without it"), "{}", f.message);
+    assert_eq!(passed.outcome.end, End::Completed, "as on hardware, what has exited is not waited for");
+    // Lanes that leave before the barrier, or come to it later, are none.
+    let early = body("OUT", "add.u32 %r63, %r63, 1;\n");
+    let early = kernel(&early).replace("ret;\n}", "ret;\nOUT:\nret;\n}");
+    assert_eq!(run(&early, &[0; 4], 256, 64).kinds(), Vec::<&str>::new());
+    let later = "mov.u32 %r4, 0;\nLOOP:\nand.b32 %r1, %r0, 1;\nsetp.ne.u32 %p0, %r1, 0;\n@%p0 bra SLOW;\nbra MEET;\nMEET:\nbar.sync 0;\nadd.u32 %r4, %r4, 1;\n\
+                 setp.lt.u32 %p1, %r4, 3;\n@%p1 bra LOOP;\nbra DONE;\nSLOW:\nadd.u32 %r5, %r4, 1;\nbra MEET;\nDONE:\n";
+    let r = run(&kernel(later), &[0; 4], 256, 64);
+    assert_eq!((r.outcome.end.clone(), r.kinds()), (End::Completed, vec![]), "{:#?}", r.outcome.findings);
+}

@@ -1,5 +1,5 @@
 //! Numbers as NVIDIA's hardware has them: small floating-point formats, quantisers, tensor-core sums and the places of matrix
-//! elements in a warp's registers. Also the counter-based generator from which all test inputs come.
+//! elements in a warp's registers. Also the generators from which all test inputs come.
 //!
 //! It knows no opcode, no kernel and no task. Every function gives the same bits on every platform: transcendental functions are
 //! `libm`'s, and vectorised code takes exact steps only.
@@ -14,6 +14,7 @@ pub mod format;
 pub mod fragments;
 pub mod philox;
 pub mod quant;
+pub mod splitmix;
 pub mod tensor_core;
 pub mod tf32;
 pub mod ulp;

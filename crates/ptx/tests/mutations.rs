@@ -6,23 +6,7 @@
 mod support;
 
 use support::FIXTURES;
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
+use warpsmith_num::splitmix::SplitMix64;
 
 /// What is put in where a mutant gets something new.
 const WORDS: [&str; 24] = [
@@ -52,37 +36,37 @@ const WORDS: [&str; 24] = [
     "\u{e9}",
 ];
 
-fn mutate(text: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutate(text: &[u8], random: &mut SplitMix64) -> Vec<u8> {
     let mut bytes = text.to_vec();
-    for _ in 0..1 + random.below(4) {
+    for _ in 0..1 + random.index(4) {
         if bytes.is_empty() {
             break;
         }
-        let at = random.below(bytes.len());
-        let end = (at + 1 + random.below(64)).min(bytes.len());
-        match random.below(8) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.next() as u8,
+        let at = random.index(bytes.len());
+        let end = (at + 1 + random.index(64)).min(bytes.len());
+        match random.index(8) {
+            0 => bytes[at] ^= 1 << random.index(8),
+            1 => bytes[at] = random.bits() as u8,
             2 => drop(bytes.drain(at..end)),
             3 => {
                 let copy = bytes[at..end].to_vec();
-                let to = random.below(bytes.len());
+                let to = random.index(bytes.len());
                 bytes.splice(to..to, copy);
             }
             // Most of the text is wanted: what is cut off early tests little.
-            4 if random.below(4) == 0 => bytes.truncate(at),
+            4 if random.index(4) == 0 => bytes.truncate(at),
             5 => {
                 let digit = bytes[at..].iter().position(u8::is_ascii_digit);
                 if let Some(digit) = digit {
-                    bytes[at + digit] = b'0' + random.below(10) as u8;
+                    bytes[at + digit] = b'0' + random.index(10) as u8;
                 }
             }
             6 => {
-                let to = random.below(bytes.len());
+                let to = random.index(bytes.len());
                 bytes.swap(at, to);
             }
             _ => {
-                let word = WORDS[random.below(WORDS.len())];
+                let word = WORDS[random.index(WORDS.len())];
                 bytes.splice(at..at, word.bytes());
             }
         }
@@ -93,7 +77,7 @@ fn mutate(text: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn no_mutant_makes_the_parser_panic() {
     let count: usize = std::env::var("PTX_MUTANTS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
-    let mut random = Random(15);
+    let mut random = SplitMix64(15);
     let (mut parsed, mut refused) = (0usize, 0usize);
     for n in 0..count {
         let (_, text) = FIXTURES[n % FIXTURES.len()];

@@ -54,7 +54,7 @@ fn access(m: &mut Mods) -> Access {
             a.strong = true;
             a.acquire |= acquire;
             a.release |= release;
-            a.relaxed |= word == "relaxed";
+            a.relaxed |= !acquire && !release;
         }
     }
     let _ = m.take("weak");

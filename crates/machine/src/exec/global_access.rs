@@ -197,7 +197,7 @@ fn scattered_load(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &
     put_undefined(w, op, m, pc, |e, l| bits[e][l]);
 }
 
-/// What a strong load learns. A volatile one counts as acquiring: people poll with it, and compilers keep what follows behind.
+/// What a strong load learns. A volatile one is a relaxed one (PTX ISA 9.0, "ld.volatile"): what follows may come from a stale L1.
 fn learns(op: &MemOp) -> Learns {
     match (op.narrow, op.relaxed) {
         (true, _) => Learns::OfItsCta,

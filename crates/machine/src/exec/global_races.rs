@@ -294,7 +294,7 @@ const MAX_SEEN: usize = 16;
 pub enum Learns {
     /// All that they released.
     Now,
-    /// The same, but not before this warp's next fence: `ld.relaxed`.
+    /// The same, but not before this warp's next fence: `ld.relaxed`, `ld.volatile`.
     AtAFence,
     /// What its own CTA released: `.cta`.
     OfItsCta,

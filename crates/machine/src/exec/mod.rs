@@ -20,6 +20,7 @@ mod matrix;
 mod mbarrier;
 mod memory;
 mod nearly;
+mod passing;
 mod print;
 pub mod rare;
 mod region;
@@ -104,6 +105,9 @@ fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> 
             }
             return idle(w);
         };
+        if w.groups.len() > 1 {
+            passing::look(cta, w, at);
+        }
         let Group { mut pc, mask, frame, .. } = w.groups[at];
         w.frame = frame as usize;
         w.regs.select(w.frames[w.frame].base);
@@ -293,6 +297,9 @@ fn control(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32,
 }
 
 fn exit(cta: &mut Cta, w: &mut Warp, at: usize, pc: Pc, mask: u32, m: u32) {
+    if w.passed & m != 0 {
+        passing::exited(cta, w, pc, m);
+    }
     w.live &= !m;
     if m == mask {
         w.groups.swap_remove(at);

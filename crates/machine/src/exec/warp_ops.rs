@@ -84,6 +84,7 @@ fn interval(cta: &mut Cta, w: &mut Warp) {
 pub fn barrier(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32) -> Step {
     let machine = cta.m;
     let op = &machine.code.sides.barriers[i.side as usize];
+    w.passed &= !mask;
     for row in [Some(op.id), op.count].into_iter().flatten() {
         if undefined::reaches(cta, w, row, pc, mask, "the value is a barrier's number or count") {
             return Step::Next;

@@ -32,7 +32,7 @@ pub fn page(hardware: &str) -> String {
          - **modelled**: a tensor core's sum, by the model of the target's generation (`--numerics`).\n\
          - `{{a,b}}` is a choice, `[.a|.b]` a choice or nothing; `=T` is written, `$T` read, `*4` four registers; `[g]`, `[s]`, `[l]`, `[a]` are addresses in global, shared, local memory or in the opcode's own space, \
          `[A]` those of a warp. *needs* is what ptxas 13.0 wants, where it is more than sm_80 and PTX 7.0.\n\
-         - *GPU* is what a comparison with a device gave, if there was one: number of operands, largest difference in units of the last place.\n",
+         - *GPU* is what a comparison with a device gave, if there was one: number of operands, largest difference in units of the last place. Results near zero differ by many of them: there PTX bounds the absolute error (`lg2.approx` 2^-22 for operands from 0.5 to 2, `sin.approx` and `cos.approx` 2^-20.5 and more away from zero), and a comparison says that too.\n",
         forms.len(),
         count(Exactness::Exact),
         count(Exactness::Approximate),
