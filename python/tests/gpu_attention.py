@@ -334,6 +334,28 @@ def check_repeats():
             assert not any(wrong), (shape, causal, wrong)
 
 
+def check_zero_scales():
+    """A scale of exactly 0, beside masked keys: all keys that a row sees weigh the same, or what is seen is 0. In every regime."""
+    shapes = (dict(Sq=100, Sk=90), dict(B=2), dict(Sq=1, Sk=9000, Hq=32), dict(Sq=4, Sk=3000, Hq=32, D=128), dict(Sq=40, Sk=3000, Hkv=2), dict(Sq=700, Sk=900, D=128),
+              dict(B=4, Hq=16, Hkv=16, Sq=1024, Sk=1000), dict(B=2, Hq=16, Hkv=16, Sq=2048, Sk=2048), dict(Sq=300, Sk=600, D=256))
+    for kind in ("head", "block"):
+        for shape in shapes:
+            B, Hq, Hkv, Sq, Sk, D = ({**dict(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64), **shape}[n] for n in ("B", "Hq", "Hkv", "Sq", "Sk", "D"))
+            for zero in range(3):
+                codes, scales, values = [], [], []
+                for i, (H, S) in enumerate(((Hq, Sq), (Hkv, Sk), (Hkv, Sk))):
+                    c, s, _ = quantised(torch.randn(B, H, S, D, device=dev), kind)
+                    if i == zero:
+                        s[:, 0] = 0
+                    codes.append(c), scales.append(s), values.append(c.double() * wide_scale(s, S).double())
+                for causal in (False, True):
+                    out, lse = w.sdpa_fp8(*codes, *scales, causal=causal, return_lse=True)
+                    why = judge(out, lse, *oracle(*values, causal, D ** -0.5))
+                    assert not why, (shape, kind, "qkv"[zero], causal, why)
+                    if zero == 2:
+                        assert (out[:, 0] == 0).all(), (shape, kind, causal, "values of scale 0")
+
+
 def check_compile():
     t = inputs(Sq=300, Sk=300)
     for f in (lambda *a: w.sdpa_fp8(*a, causal=True) * 2, lambda *a: w.sdpa_fp8(*a, return_lse=True)[1] + 1,
@@ -400,7 +422,7 @@ def check_eager():
         print(f"eager {name}: {statistics.median(host):.2f} us after a wait, {(time.perf_counter() - start) / 2000 * 1e6:.2f} us back to back", flush=True)
 
 
-CHECKS = dict(graph=check_graph, streams=check_streams, repeats=check_repeats, compile=check_compile, errors=check_errors, eager=check_eager)
+CHECKS = dict(graph=check_graph, streams=check_streams, repeats=check_repeats, compile=check_compile, errors=check_errors, zeros=check_zero_scales, eager=check_eager)
 
 
 class _Recorded(Exception):

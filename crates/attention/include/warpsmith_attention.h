@@ -38,7 +38,7 @@ typedef struct {
     float out_scale;
     float softmax_scale;          /* 0: 1 / sqrt(head_dim) */
     int64_t strides[3][3];        /* of q, k and v over (batch, head, token), in elements, multiples of 16 */
-    int32_t scale_strides[3][3];  /* of their f32 scales over (batch, head, block of 128 tokens); 0 where shared */
+    int32_t scale_strides[3][3];  /* of their f32 scales, which are not negative, over (batch, head, block of 128 tokens); 0 where shared */
 } ws_attention_problem;
 
 /* Addresses in the device's memory; tensors on 16 bytes. */

@@ -31,7 +31,7 @@ pub struct CProblem {
     softmax_scale: f32,
     /// of q, k and v over (batch, head, token), in elements, multiples of 16
     strides: [[i64; 3]; 3],
-    /// of their f32 scales over (batch, head, block of 128 tokens); 0 where shared
+    /// of their f32 scales, which are not negative, over (batch, head, block of 128 tokens); 0 where shared
     scale_strides: [[i32; 3]; 3],
 }
 

@@ -172,6 +172,8 @@ fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
         (_, 64) => 4,
         _ => 3,
     } / groups;
+    // Of eight exponentials, those on the FMA pipe.
+    let poly = if d == 128 && keys == 256 { 2 } else { 3 };
     let shared = groups * 64 * d + 3 * keys * d + groups * (d / 16 * 2048 + ctas * 512) + 128;
     if shared > MAX_SHARED {
         return None;
@@ -183,7 +185,7 @@ fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
         ("WS_CTAS", ctas),
         ("WS_CAUSAL", s.causal()),
         ("WS_GROUPED", u32::from(s.group > 1)),
-        ("WS_POLY", 3),
+        ("WS_POLY", poly),
         ("WS_BLOCKS", blocks.max(1)),
     ];
     // Two row tiles of a causal CTA come from both ends, so that all CTAs have as much to do.
@@ -233,7 +235,7 @@ fn choose_decode(s: &Shape, sms: u32) -> Choice {
         ("WS_ROWS", if s.rows() <= 8 { 8 } else { 16 }),
         ("WS_CAUSAL", s.causal()),
     ];
-    let shared = warps * stages * 2 * keys * d + warps * 64 + warps * 8 * (d + 8) * 4 + warps * stages * 8 + 16;
+    let shared = warps * stages * 2 * keys * d + warps * 64 + warps * 8 * (d + 4) * 4 + warps * stages * 8 + 16;
     let ctas = team * units.min(sms / team);
     let mut choice = Choice::new("decode", defines, [ctas, 1, 1], warps * 32, shared);
     choice.tiles_per_unit = per_unit;
@@ -297,16 +299,18 @@ fn forward_shared(head_dim: u32, groups: u32) -> u32 {
 fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let heads = s.heads_kv * s.group * s.batch;
     let tiles_of = |groups: u32| s.seqlen_q.div_ceil(64 * groups) * heads;
-    // 192 rows to a CTA suit D 64, but not where 256 would fill the SMs once and 192 a little more than once.
-    let four = s.head_dim == 64 && s.mask == Mask::Full && tiles_of(4) <= sms && sms < tiles_of(3);
     // Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
-    let few = s.head_dim == 64 && s.mask == Mask::Causal && tiles_of(3) < 2 * sms;
+    let few = s.mask == Mask::Causal && tiles_of(3) < 2 * sms;
+    // Four consumers want 1.45 times as long as three for a third more rows; causal, where they keep apart better, 1.25 times.
+    let cost = if s.mask == Mask::Causal { 125 } else { 145 };
+    let four = cost * u64::from(tiles_of(4).div_ceil(sms)) < 100 * u64::from(tiles_of(3).div_ceil(sms));
     let groups = match s.head_dim {
         256 => 2,
-        _ if four => 4,
-        _ if few => 2,
+        64 if few => 2,
+        64 if four => 4,
         _ => 3,
     };
+    let serial = groups == 4; // their registers do not hold all scores of a tile
     // Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
     let l2_bytes: u64 = if s.seqlen_k < 8192 { 80 << 20 } else { 1 << 50 };
     let kv_bytes = 2 * u64::from(heads) * u64::from(s.seqlen_k) * u64::from(s.head_dim);
@@ -314,12 +318,19 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let mut defines =
         vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
     // Consumers in turns: 2 to 8% faster causal and at D 256, 1 to 2% slower elsewhere.
-    if s.mask == Mask::Causal || s.head_dim == 256 {
+    if s.mask == Mask::Causal && !serial || s.head_dim == 256 {
         defines.push(("WS_TURNS", 1));
     }
     // Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice.
     if s.head_dim == 256 || s.head_dim == 128 && s.mask == Mask::Full {
         defines.push(("WS_WIDE", 1));
+    }
+    if serial {
+        defines.push(("WS_SERIAL", 1));
+    }
+    // Of few keys the largest weighs much, and is exact where it is the reference: one more tile's maxima are looked at.
+    if s.mask == Mask::Full && s.seqlen_k <= 2048 {
+        defines.push(("WS_LOOKS", 2));
     }
     let ctas = tiles_of(groups).min(sms);
     let mut choice =

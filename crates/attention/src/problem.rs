@@ -65,7 +65,7 @@ pub struct Problem {
     pub softmax_scale: Option<f32>,
     /// Of q, k and v.
     pub strides: [Strides; 3],
-    /// Of q's, k's and v's scales.
+    /// Of q's, k's and v's scales, which are zero or positive: a negative one gives meaningless values in its head.
     pub scales: [ScaleStrides; 3],
 }
 

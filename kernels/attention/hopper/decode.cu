@@ -14,7 +14,9 @@
 // Losers (H200, 2026-11-21): split.cu with WS_STREAM 1 (wgmma, 64 rows of which 4 are used; three barriers a tile) 2.4 to 3.1 TB/s; queries as
 //   the products' rows and tiles by cp.async 69.8 us at 1x131072 (D 128, 32-8 heads), 43.7 at 8x16384 (D 256, 16-2); tiles drawn by the warps of a
 //   team from a counter, in their order: all end within 7% (equal shares: 20%), and 86.7 us; 256 bytes promoted to the L2 5% slower than 128; teams that are
-//   clusters of 8 and add in shared memory (2026-11-22) 50.7 instead of 38.9 at 8x16384 (D 256), 10.4 instead of 9.7 at 1x8192: they do not find their places at once.
+//   clusters of 8 and add in shared memory (2026-11-22) 50.7 instead of 38.9 at 8x16384 (D 256), 10.4 instead of 9.7 at 1x8192: they do not find their places at once. On
+// 2026-11-22, against 65.0 at 1x131072 and 9.5 at 1x8192: the end of a unit run once without effect while the first bytes are under way (cold instructions were suspected) 68.0,
+// 12.2; tiles and stages that leave an SM room for the next launch's CTA 73 to 96, 10.8 to 15 (64 KB under way on an SM are too few, four warps too); such a cluster of 16 10.6.
 // Measured: docs/ledger.md. Comes from: split.cu.
 
 #ifndef WS_D
@@ -55,7 +57,7 @@ static_assert(KEYS % 16 == 0 && (WS_ROWS == 8 || WS_ROWS == 16), "tiles of whole
 constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kStageBytes = 2 * kTileBytes, kWarpBytes = STAGES * kStageBytes;
 constexpr u32 kSums = WARPS * kWarpBytes;            // [warp][8] of (maximum, sum)
-constexpr i32 PITCH = D + 8;                         // eight more keep banks apart
+constexpr i32 PITCH = D + 4;                         // four more keep banks apart
 constexpr bool kRoom = HALVES * 8 * (PITCH * 4 + 8) <= kWarpBytes;
 constexpr u32 kSwap = kSums + WARPS * 64;            // [warp][8][PITCH] f32
 constexpr u32 kBars = kSwap + WARPS * 8 * PITCH * 4; // [warp][stage]
@@ -194,8 +196,15 @@ WS_DEV void store_zeros(u32 addr) { asm volatile("st.shared.v4.u32 [%0], {%1, %1
 
 WS_DEV float log_sum(float top, float sum) { return sum > 0.0f ? (top + lg2(sum) - kShift) * kLn2 : kNegInf; }
 
+// Row r of a unit is query r / group; a division once, then a product: r is at most 15. PERF: the last CTA waited for divisions.
+WS_DEV u32 over_group(const Params& p) { return (65535u + p.group) / p.group; }
+WS_DEV i32 query_of(i32 r, u32 over) { return static_cast<i32>(static_cast<u32>(r) * over >> 16); }
+
 // Row r of a unit in the output.
-WS_DEV i64 out_row(const Params& p, i32 b, i32 kv_head, i32 r) { return (static_cast<i64>(b) * p.Hq + kv_head * p.group + r % p.group) * p.Sq + r / p.group; }
+WS_DEV i64 out_row(const Params& p, u32 over, i32 b, i32 kv_head, i32 r) {
+    const i32 query = query_of(r, over);
+    return (static_cast<i64>(b) * p.Hq + kv_head * p.group + r - query * p.group) * p.Sq + query;
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention_decode(const __grid_constant__ Params p, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map
@@ -209,6 +218,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const i32 team_size = p.tiles_per_worker, team = blockIdx.x / team_size, part = blockIdx.x % team_size, teams = gridDim.x / team_size;
     const i32 units = p.total_tiles, per_unit = p.tiles_per_unit, rows = p.group * p.Sq;
     const bool blocks = p.vs_t != 0;
+    const u32 over = over_group(p);
     MARK(0);
     if (thread == 0) {
         *reinterpret_cast<u32*>(smem + kCount) = 0;
@@ -223,6 +233,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     __syncwarp();
     let_next_kernel_start();
+#if !WS_LENS
+    if (lane < 2 && team < units) {
+        // A line of the first tile of K, and of V: their pages are then known when the loads come. A hint: nothing is read before the wait.
+        const i32 b = team / p.Hkv, h = team % p.Hkv, tile = min(part * ((per_unit + team_size - 1) / team_size) + static_cast<i32>(warp), per_unit - 1);
+        const i64 key = static_cast<i64>(tile) * KEYS;
+        prefetch_l2(lane ? p.v + b * p.v_b + h * p.v_h + key * p.v_s : p.k + b * p.k_b + h * p.k_h + key * p.k_s);
+    }
+#endif
     wait_for_earlier_kernels();
     MARK(1);
 
@@ -293,18 +311,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (i32 h = 0; h < HALVES; ++h) {
             const i32 r = lane / 4 + 8 * h;
             const bool valid = r < rows;
-            const u8* src = p.q + b * p.q_b + (kv_head * p.group + r % p.group) * p.q_h + r / p.group * p.q_s + 4 * lane4;
+            const i32 row_query = query_of(r, over);
+            const u8* src = p.q + b * p.q_b + (kv_head * p.group + r - row_query * p.group) * p.q_h + row_query * p.q_s + 4 * lane4;
 #pragma unroll
             for (i32 i = 0; i < D / 16; ++i) f16_of_e4m3(valid ? *reinterpret_cast<const u32*>(src + 16 * i) : 0, q[i][2 * h], q[i][2 * h + 1]);
 #pragma unroll
             for (i32 e = 0; e < 2; ++e) {
-                const i32 column = 8 * h + 2 * lane4 + e, query = column / p.group, head = kv_head * p.group + column % p.group;
+                const i32 column = 8 * h + 2 * lane4 + e, query = query_of(column, over), head = kv_head * p.group + column - query * p.group;
                 q_scale[h][e] = column < rows ? p.q_scale[b * p.qs_b + head * p.qs_h + (query >> 7) * p.qs_t] * p.softmax_scale_log2 : 0.0f;
                 limit[h][e] = WS_CAUSAL ? min(keys, keys - p.Sq + query + 1) : keys;
             }
         }
         const i32 clear = WS_CAUSAL ? min(keys, keys - p.Sq + 1) : keys;
-        const float k_head = ks[0], v_head = vs[0] > 0.0f ? vs[0] : 1.0f, v_inverse = 1.0f / v_head;
+        // One scale comes at the end, whatever it is; of several the first does, and the others are taken relative to it.
+        const float k_head = ks[0], v_head = !blocks || vs[0] > 0.0f ? vs[0] : 1.0f, v_inverse = 1.0f / v_head;
         State st;
 #pragma unroll
         for (i32 n = 0; n < D / 16; ++n)
@@ -385,7 +405,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                         acc.x = fmaf(x[w].x, f, acc.x), acc.y = fmaf(x[w].y, f, acc.y), acc.z = fmaf(x[w].z, f, acc.z), acc.w = fmaf(x[w].w, f, acc.w);
                     }
                     const float f = all > 0.0f ? v_head * rcp(all) : 0.0f;
-                    const i64 to = out_row(p, b, kv_head, r);
+                    const i64 to = out_row(p, over, b, kv_head, r);
                     store_out4(p, to * D + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
                     if (p.lse && d == 0) p.lse[to] = log_sum(top, all);
                 }
@@ -441,7 +461,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 }
                 if (team_size == 1) {
                     const float f = all > 0.0f ? v_head * rcp(all) : 0.0f;
-                    const i64 to = out_row(p, b, kv_head, first + r);
+                    const i64 to = out_row(p, over, b, kv_head, first + r);
                     store_out4(p, to * D + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
                     if (p.lse && d == 0) p.lse[to] = log_sum(top, all);
                 } else {
@@ -463,9 +483,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             MARK(5);
             if (*flag) {
                 // One lane to four dimensions, or two neighbours of which each takes every other CTA; eight loads at once.
-                const i32 lanes = team_size > 8 ? 2 : 1;
+                const i32 two = team_size > 8, lanes = 1 + two;
                 for (i32 i = thread; i < rows * (D / 4) * lanes; i += THREADS) {
-                    const i32 r = i / (D / 4 * lanes), d = i % (D / 4 * lanes) / lanes * 4;
+                    const i32 item = i >> two, r = item / (D / 4), d = item % (D / 4) * 4;
                     const float* from = p.partial + static_cast<i64>(unit) * team_size * slot_floats;
                     float top = kNegInf, sum = 0.0f;
                     float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -504,7 +524,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     }
                     if (i % lanes == 0) {
                         const float g = sum > 0.0f ? v_head * rcp(sum) : 0.0f;
-                        const i64 to = out_row(p, b, kv_head, r);
+                        const i64 to = out_row(p, over, b, kv_head, r);
                         store_out4(p, to * D + d, acc.x * g, acc.y * g, acc.z * g, acc.w * g);
                         if (p.lse && d == 0) p.lse[to] = log_sum(all_top, sum);
                     }

@@ -21,9 +21,12 @@
 //   memory 505, 646; sums of the rounded probabilities 462, 665; finer sums and a shift of 5 instead of 3: 495, 646, no more accurate. On 2026-11-22, against 411, 601
 //   (D 256: 540): row sums by the tensor core, from eight rows of ones behind V^T, 3% fewer cycles a tile at D 64, but lse is that of the rounded weights (0.057 off), and D 128
 //   spills; the first half's exponentials kept before the wait for the second (ptxas hoists the wait) 462, 634, 542; the next tile's first scores under this one's last values
-//   418, 625, and D 256 waits for a third slot of K.
+//   418, 625, and D 256 waits for a third slot of K. Against 411, 587: at most two of three consumers exponentiate at a time, in a fixed order, 412, 583 (one: 552, 703; with
+//   turns too 264 instead of 254 causal); at D 256 one of two, without turns, 291 instead of 293 causal, 519 instead of 515; turns that end with the last slice of values issued
+//   instead of the next scores: 2% better to 7% worse. Four consumers at D 64 with a tile's keys in quarters, two under way: ptxas serialises (C7511).
 // Measured: docs/ledger.md. Comes from: split.cu.
 #include "params.cuh"
+#include "scale.cuh"
 #include "softmax.cuh"
 #include "transpose.cuh"
 
@@ -48,13 +51,20 @@
 #ifndef WS_WIDE
 #define WS_WIDE 0   // a tile's scores by one product for all of its keys: less shared-memory traffic, against half of them early
 #endif
+#ifndef WS_SERIAL
+#define WS_SERIAL 0   // a tile's keys in halves, one after the other in the same registers: room for four consumers at D 64
+#endif
+#ifndef WS_LOOKS
+#define WS_LOOKS 1   // tiles of a row tile whose maxima become the references: 2 makes short rows more accurate
+#endif
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kTurns = WS_TURNS;   // consumers issue values and the next scores in turns, so that the others exponentiate meanwhile
-constexpr bool kWide = WS_WIDE;
+constexpr bool kWide = WS_WIDE, kSerial = WS_SERIAL;
+static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -294,6 +304,79 @@ WS_DEV void scores_again(volatile float* to, u32 q, u32 k, u32 lane) {
     }
 }
 
+// A tile, as the maker of its weights sees it: the warp's rows of Q and the keys, both also as descriptors, and what of it is seen.
+struct Tile {
+    u32 q_desc, k_desc, q_at, k_at, lane;
+    i32 first_key, limit0, limit1;   // of this thread
+    bool first, masked;              // first: before it there are no references
+};
+
+// WS_SERIAL: a tile's weights by halves. They are loops, so that the halves' scores share their registers (unrolled, ptxas has both at once and spills O);
+// pr moves along. The first tile's scores are made twice, for the references and for the weights.
+WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4], u32 (&pr)[2][KEYS / 16], float& t0, float& t1) {
+    auto scores = [&](i32 half) {
+        issue_scores(x, tile.q_desc, tile.k_desc, half);
+        wgmma_wait<0>();
+        pin(x);
+    };
+    auto hide = [&](i32 half) { mask_keys(x, tile.first_key + half * (KEYS / 2), tile.limit0, tile.limit1); };
+    float top0 = kNegInf, top1 = kNegInf, a0, a1;
+    auto look = [&] {
+        float u0, u1;
+        row_max(x, u0, u1);
+        top0 = fmaxf(top0, u0);
+        top1 = fmaxf(top1, u1);
+    };
+    if (tile.first) {
+#pragma unroll 1
+        for (i32 half = 0; half < 2; ++half) {
+            scores(half);
+            if (tile.masked) hide(half);
+            look();
+        }
+        me.raise(top0, top1, a0, a1);
+        if (WS_LOOKS > 1) me.scale_output(a0, a1);
+    }
+#pragma unroll 1
+    for (i32 half = 0; half < 2; ++half) {
+#pragma unroll
+        for (i32 e = 0; e < KEYS / 16; ++e) pr[0][e] = pr[1][e];
+        scores(half);
+        if ((WS_CAUSAL || tile.first) && tile.masked) hide(half);
+        exponentials<KEYS / 4, WS_POLY>(x, me.c, me.c, me.bias0, me.bias1, t0, t1);
+        pack_probabilities(x, pr[1]);
+    }
+    if (tile.first) {
+        me.doubt_unseen();
+    } else if (!__all_sync(0xFFFFFFFFu, t0 <= kLargest && t1 <= kLargest)) {
+        float again[KEYS / 2];
+        volatile float* to = again;
+        scores_again(to, tile.q_at, tile.k_at, tile.lane);
+        auto reload = [&](i32 half) {
+#pragma unroll
+            for (i32 e = 0; e < KEYS / 4; ++e) x[e] = to[half * (KEYS / 4) + e];
+            if (tile.masked) hide(half);
+        };
+#pragma unroll 1
+        for (i32 half = 0; half < 2; ++half) {
+            reload(half);
+            look();
+        }
+        me.raise(top0, top1, a0, a1);
+        me.scale_output(a0, a1);
+        t0 = t1 = 0.0f;
+#pragma unroll 1
+        for (i32 half = 0; half < 2; ++half) {
+#pragma unroll
+            for (i32 e = 0; e < KEYS / 16; ++e) pr[0][e] = pr[1][e];
+            reload(half);
+            exponentials<KEYS / 4, 0>(x, me.c, me.c, me.bias0, me.bias1, t0, t1);
+            pack_probabilities(x, pr[1]);
+        }
+        me.doubt_unseen();
+    }
+}
+
 // Cycles of one warp of each consumer, by phase: K awaited, scores, softmax, V awaited, values and folding, all else; then the total in ns.
 #if WS_TRACE
 #define LAP(i) do { const u32 now = clock(); laps[i] += now - lap; lap = now; } while (0)
@@ -346,7 +429,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const float v_scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
         Consumer me;
         me.reset();
-        me.c = p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2;
+        me.c = score_factor(p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2);
         if (w.tiles > 0) {
             // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
             const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
@@ -357,6 +440,10 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             float all[KEYS / 2], x[kKeep ? D / 64 : 1][32];
             float(&s)[2][KEYS / 4] = *reinterpret_cast<float(*)[2][KEYS / 4]>(all);
             u32 pr[2][KEYS / 16];
+            if (kSerial) {   // which moves them along; elsewhere the zeros would cost registers, as the compiler keeps them through the loop
+#pragma unroll
+                for (i32 e = 0; e < KEYS / 16; ++e) pr[1][e] = 0;
+            }
             i32 held = 0;   // tiles in x
 #pragma unroll 1
             for (i32 j = 0; j < w.tiles; ++j, ++n) {
@@ -378,67 +465,74 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 float t0 = 0.0f, t1 = 0.0f;
                 bool certain = false;
                 const u32 k_desc = io.k_desc(n);
-                if (kWide) {
-                    issue_scores_wide(all, q_desc, k_desc);
+                if (kSerial) {
+                    const i32 seen = p.Sk - p.Sq + row0 + 1;
+                    const Tile tile{q_desc, k_desc, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk,
+                                    WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk, j < WS_LOOKS, masked};
+                    weigh_in_halves(me, tile, s[0], pr, t0, t1);
                 } else {
-                    issue_scores(s[0], q_desc, k_desc, 0);
-                    issue_scores(s[1], q_desc, k_desc, 1);
-                }
-                io.pass_turn();
-                wgmma_wait<kWide ? 0 : 1>();
-                pin(s[0]);
-                if (kWide) pin(s[1]);
-                LAP(1);
-                auto await_second_half = [&] {
-                    if (kWide) return;
-                    wgmma_wait<0>();
-                    pin(s[1]);
-                };
-                auto hide = [&](i32 half) {
-                    const i32 seen = p.Sk - p.Sq + row0 + 1, first_key = t * KEYS + half * (KEYS / 2) + 2 * static_cast<i32>(lane4);
-                    mask_keys(s[half], first_key, WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
-                };
-                if (j != 0) {
-                    if (WS_CAUSAL && masked) hide(0);
-                    exponentials<KEYS / 4, WS_POLY>(s[0], me.c, me.c, me.bias0, me.bias1, t0, t1);
-                    pack_probabilities(s[0], pr[0]);
-                    await_second_half();
-                    if (WS_CAUSAL && masked) hide(1);
-                    exponentials<KEYS / 4, WS_POLY>(s[1], me.c, me.c, me.bias0, me.bias1, t0, t1);
-                    pack_probabilities(s[1], pr[1]);
-                    certain = __all_sync(0xFFFFFFFFu, t0 <= kLargest && t1 <= kLargest);   // nor is it for a NaN: a masked key of a row that has seen none
+                    if (kWide) {
+                        issue_scores_wide(all, q_desc, k_desc);
+                    } else {
+                        issue_scores(s[0], q_desc, k_desc, 0);
+                        issue_scores(s[1], q_desc, k_desc, 1);
+                    }
+                    io.pass_turn();
+                    wgmma_wait<kWide ? 0 : 1>();
+                    pin(s[0]);
+                    if (kWide) pin(s[1]);
+                    LAP(1);
+                    auto await_second_half = [&] {
+                        if (kWide) return;
+                        wgmma_wait<0>();
+                        pin(s[1]);
+                    };
+                    auto hide = [&](i32 half) {
+                        const i32 seen = p.Sk - p.Sq + row0 + 1, first_key = t * KEYS + half * (KEYS / 2) + 2 * static_cast<i32>(lane4);
+                        mask_keys(s[half], first_key, WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+                    };
+                    if (j >= WS_LOOKS) {
+                        if (WS_CAUSAL && masked) hide(0);
+                        exponentials<KEYS / 4, WS_POLY>(s[0], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                        pack_probabilities(s[0], pr[0]);
+                        await_second_half();
+                        if (WS_CAUSAL && masked) hide(1);
+                        exponentials<KEYS / 4, WS_POLY>(s[1], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                        pack_probabilities(s[1], pr[1]);
+                        certain = __all_sync(0xFFFFFFFFu, t0 <= kLargest && t1 <= kLargest);   // nor is it for a NaN: a masked key of a row that has seen none
+                        if (!certain) {
+                            // A new maximum: the exponentials are lost. Through local memory, so that this rare path costs the others no registers.
+                            float scores[KEYS / 2];
+                            volatile float* to = scores;
+                            scores_again(to, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane);
+#pragma unroll
+                            for (i32 e = 0; e < KEYS / 2; ++e) s[e / (KEYS / 4)][e % (KEYS / 4)] = to[e];
+                        }
+                    } else {
+                        await_second_half();
+                    }
                     if (!certain) {
-                        // A new maximum: the exponentials are lost. Through local memory, so that this rare path costs the others no registers.
-                        float scores[KEYS / 2];
-                        volatile float* to = scores;
-                        scores_again(to, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane);
+                        if (masked) {
+                            hide(0);
+                            hide(1);
+                        }
+                        float top0, top1, other0, other1, a0, a1;
+                        row_max(s[0], top0, top1);
+                        row_max(s[1], other0, other1);
+                        me.raise(fmaxf(top0, other0), fmaxf(top1, other1), a0, a1);
+                        me.scale_output(a0, a1);
+                        if (kKeep && held) {
 #pragma unroll
-                        for (i32 e = 0; e < KEYS / 2; ++e) s[e / (KEYS / 4)][e % (KEYS / 4)] = to[e];
-                    }
-                } else {
-                    await_second_half();
-                }
-                if (!certain) {
-                    if (masked) {
-                        hide(0);
-                        hide(1);
-                    }
-                    float top0, top1, other0, other1, a0, a1;
-                    row_max(s[0], top0, top1);
-                    row_max(s[1], other0, other1);
-                    me.raise(fmaxf(top0, other0), fmaxf(top1, other1), a0, a1);
-                    me.scale_output(a0, a1);
-                    if (kKeep && held) {
+                            for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) me.scale(x[i], a0, a1);
+                        }
+                        t0 = t1 = 0.0f;
 #pragma unroll
-                        for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) me.scale(x[i], a0, a1);
+                        for (i32 i = 0; i < 2; ++i) {
+                            exponentials<KEYS / 4, 0>(s[i], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                            pack_probabilities(s[i], pr[i]);
+                        }
+                        me.doubt_unseen();
                     }
-                    t0 = t1 = 0.0f;
-#pragma unroll
-                    for (i32 i = 0; i < 2; ++i) {
-                        exponentials<KEYS / 4, 0>(s[i], me.c, me.c, me.bias0, me.bias1, t0, t1);
-                        pack_probabilities(s[i], pr[i]);
-                    }
-                    me.doubt_unseen();
                 }
                 me.sum0 += t0;
                 me.sum1 += t1;

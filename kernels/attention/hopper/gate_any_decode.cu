@@ -84,7 +84,7 @@
 //! entry = "attention_decode"
 //! grid = ["TEAM * min(B * Hkv, SM_COUNT / TEAM)"]
 //! block = [256]
-//! shared_bytes = "8 * (3 - D / 256) * 2 * 4096 + 8 * 64 + 8 * 8 * (D + 8) * 4 + 8 * (3 - D / 256) * 8 + 16"
+//! shared_bytes = "8 * (3 - D / 256) * 2 * 4096 + 8 * 64 + 8 * 8 * (D + 4) * 4 + 8 * (3 - D / 256) * 8 + 16"
 //! args = ["p", "q_map", "k_map", "v_map"]
 
 // decode.cu as it ships for at most eight packed rows: caches (B, H, S, D), all of them used.

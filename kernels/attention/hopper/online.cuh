@@ -2,6 +2,7 @@
 //
 // Wants WS_POLY besides tile.cuh's own; K of the tile lies at `stage`, V behind it, `vt` is room for V transposed.
 #pragma once
+#include "scale.cuh"
 #include "softmax.cuh"
 #include "tile.cuh"
 
@@ -22,6 +23,8 @@ WS_DEV void reset(State& s) {
 WS_DEV void tile(State& st, const u32 (&q)[D / 8], u32 stage, u32 vt, float c0, float c1, float v_scale, i32 first_key, i32 clear, i32 limit0,
                  i32 limit1, bool warp_has_rows, u32 barrier, u32 warp, u32 lane) {
     float s[KEYS / 2];
+    c0 = score_factor(c0);
+    c1 = score_factor(c1);
     issue_scores(s, q, stage);
     transpose_tile<D, KEYS>(stage + kTileBytes, vt, warp, 4, lane);
     fence_async_shared();

@@ -16,7 +16,8 @@
 // warps a scheduler, 2200 instructions each); a cluster of two CTAs of 64 rows by 256 keys 5.6 us (2300 cycles of it for 36 KB a CTA from the L2);
 // loads by cp.async 4.4 us; slices of Q, K and V by multicast to the CTAs of a cluster of 8 that share them 4.2 instead of 4.1, and 7.7 instead of 5.0
 // at 2x8x512x64: a large cluster finds its place later than the bytes cost; V transposed by warps of their own (registers) 6.0. On 2026-11-22, against 3.75: two
-// groups that share a CTA's keys 3.84; maxima as whole numbers, three at a time, 3.84; masks by R2P from a word of bits: nothing.
+// groups that share a CTA's keys 3.84; maxima as whole numbers, three at a time, 3.84; masks by R2P from a word of bits: nothing. Against
+// 3.24 (small 4.48): the first span's maxima under the transposition of V: nothing.
 // Measured: docs/ledger.md. Comes from: split.cu.
 
 #ifndef WS_D
@@ -53,6 +54,7 @@
 #define WS_TRACE 0
 #endif
 
+#include "scale.cuh"
 #include "softmax.cuh"
 #include "rows.cuh"
 
@@ -63,6 +65,8 @@ constexpr i32 SPAN = KEYS < 128 ? KEYS : 128, SPANS = KEYS / SPAN;   // keys of 
 static_assert(KEYS == 64 || KEYS == 128 || (KEYS == 256 && D <= 128), "a tile is 64, 128 or, up to D 128, 256 keys");
 static_assert(CTAS <= 8, "a portable cluster");
 static_assert(!WS_FOLDED || (WS_CAUSAL && WGS == 2), "two row tiles, one from each end");
+// Pieces of a span whose values are asked for as soon as their weights are there, while the next one's exponentials run.
+constexpr i32 PIECES = SPANS > 1 && WGS == 1 ? 2 : 1, PIECE = SPAN / PIECES;
 constexpr i32 STRIDE = WS_FOLDED ? CTAS * SPAN : SPAN;   // from a span of this CTA to its next
 constexpr u32 kQBytes = ROWS * D;
 constexpr u32 kK = kQBytes, kV = kK + kTileBytes, kVt = kV + kTileBytes;
@@ -204,7 +208,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
 #pragma unroll
         for (i32 j = 0; j < ATONCE; ++j) issue_scores(s[j], j);
         wgmma_commit();
-        const float c0 = q_scale0 * k_scale * p.softmax_scale_log2, c1 = q_scale1 * k_scale * p.softmax_scale_log2;
+        const float c0 = score_factor(q_scale0 * k_scale * p.softmax_scale_log2), c1 = score_factor(q_scale1 * k_scale * p.softmax_scale_log2);
         transpose_v();
         if (WS_FOLDED) named_barrier_sync(8, THREADS);
         else __syncthreads();
@@ -265,16 +269,34 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         m0 = quad_max(m0) * c0;
         m1 = quad_max(m1) * c1;
         MARK(4);
+        const float bias0 = kPShift - (m0 == kNegInf ? 0.0f : m0), bias1 = kPShift - (m1 == kNegInf ? 0.0f : m1);
 #pragma unroll
         for (i32 j = 0; j < SPANS; ++j) {
-            if (WS_FOLDED && first_key + j * STRIDE >= spans * SPAN) {
+            const bool unseen = WS_FOLDED && first_key + j * STRIDE >= spans * SPAN;
 #pragma unroll
-                for (i32 i = 0; i < SPAN / 8; ++i) pr[j][i] = 0;
-                continue;
+            for (i32 h = 0; h < PIECES; ++h) {
+                float(&x)[PIECE / 2] = *reinterpret_cast<float(*)[PIECE / 2]>(s[j] + h * (PIECE / 2));
+                u32(&y)[PIECE / 8] = *reinterpret_cast<u32(*)[PIECE / 8]>(pr[j] + h * (PIECE / 8));
+                if (unseen) {
+#pragma unroll
+                    for (i32 i = 0; i < PIECE / 8; ++i) y[i] = 0;
+                } else {
+                    exponentials<PIECE / 2, WS_POLY>(x, c0, c1, bias0, bias1, sum0, sum1);
+                    pack_probabilities(x, y);
+                }
+                pin(y);
+                wgmma_fence();
+#pragma unroll
+                for (i32 n = 0; n < D / 64; ++n) {
+                    float(&z)[32] = *reinterpret_cast<float(*)[32]>(o + 32 * n);
+#pragma unroll
+                    for (i32 k = 0; k < PIECE / 32; ++k) {
+                        const u32 a[4] = {y[4 * k], y[4 * k + 1], y[4 * k + 2], y[4 * k + 3]};
+                        wgmma(z, a, desc_at<SPAN>(vt_desc, j * (SPAN * D) + n * (64 * SPAN) + h * PIECE + k * 32), j != 0 || h != 0 || k != 0);
+                    }
+                }
+                wgmma_commit();
             }
-            exponentials<SPAN / 2, WS_POLY>(s[j], c0, c1, kPShift - (m0 == kNegInf ? 0.0f : m0), kPShift - (m1 == kNegInf ? 0.0f : m1), sum0, sum1);
-            pack_probabilities(s[j], pr[j]);
-            pin(pr[j]);
         }
 #endif
         MARK(5);
@@ -288,20 +310,6 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
             const i32 i = 4 * (k % (SPAN / 32));
             const u32 a[4] = {h[i], h[i + 1], h[i + 2], h[i + 3]};
             wgmma(k * 32 < SPAN ? first_o : o, a, desc_at<SPAN>(vt_desc, k * 32 / SPAN * (SPAN * D) + k * 32 % SPAN), k * 32 % SPAN != 0);
-        }
-        wgmma_commit();
-#else
-        wgmma_fence();
-#pragma unroll
-        for (i32 n = 0; n < D / 64; ++n) {
-            float(&x)[32] = *reinterpret_cast<float(*)[32]>(o + 32 * n);
-#pragma unroll
-            for (i32 k = 0; k < KEYS / 32; ++k) {
-                const u32(&h)[SPAN / 8] = pr[k * 32 / SPAN];
-                const i32 i = 4 * (k % (SPAN / 32));
-                const u32 a[4] = {h[i], h[i + 1], h[i + 2], h[i + 3]};
-                wgmma(x, a, desc_at<SPAN>(vt_desc, k * 32 / SPAN * (SPAN * D) + n * (64 * SPAN) + k * 32 % SPAN), k != 0);
-            }
         }
         wgmma_commit();
 #endif

@@ -32,7 +32,8 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
     """Attention of e4m3 tensors: softmax(softmax_scale * q k^T) v, of values that are code * scale.
 
     q (B, Hq, Sq, D), k and v (B, Hkv, Sk, D), float8_e4m3fn, D 64, 128 or 256, any strides with a contiguous last dimension; Hq is a
-    multiple of Hkv. Scales are f32 of shape (), (B, H) or (B, H, ceil(S / 128)), H being Hq for q and Hkv for k and v.
+    multiple of Hkv. Scales are f32 of shape (), (B, H) or (B, H, ceil(S / 128)), H being Hq for q and Hkv for k and v;
+    zero or positive: they stay on the device and are not looked at here, and a negative one gives meaningless values in its head.
     causal is aligned bottom-right: query i sees keys up to Sk - Sq + i. softmax_scale, positive, defaults to 1 / sqrt(D).
     Returns out (B, Hq, Sq, D) of out_dtype: bfloat16, float16, or float8_e4m3fn, which is round(o / out_scale). With return_lse also f32
     (B, Hq, Sq): the natural logarithm of the sum of exponentials. Rows that see no key are 0 and -inf. mode "fast" may round more than

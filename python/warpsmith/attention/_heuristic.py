@@ -69,7 +69,7 @@ def choose_split(s, keys=None, wgs=None, stages=None, poly=2):
     return Choice("split", _split(s.D, keys, wgs, stages, s.causal, False, poly), (row_tiles, s.Hkv, s.B), wgs * 128, shared)
 
 
-def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=3, blocks=None, trace=0, sms=SMS):
+def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace=0, sms=SMS):
     """One tile of keys for each CTA of a cluster. None where it does not fit."""
     rows = s.group * s.Sq
     count = lambda keys: ceil_div(rows, 64) * ceil_div(s.Sk, keys) * s.Hkv * s.B
@@ -80,6 +80,7 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=3, blocks=None, trace=0,
     if not s.plain or s.Sk > keys * ctas or s.D // 16 % ctas:
         return None
     blocks = blocks or max(1, (2 if keys == 256 or s.D == 256 else 4 if s.D == 64 else 3) // wgs)   # CTAs on an SM: registers left for the next launch, too
+    poly = poly or (2 if s.D == 128 and keys == 256 else 3)   # of eight exponentials
     shared = wgs * 64 * s.D + 3 * keys * s.D + wgs * (s.D // 16 * 2048 + ctas * 512) + 128
     if shared > 232448:
         return None
@@ -111,7 +112,7 @@ def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms
     team = min(team or decode_team(units, per_unit, warps, sms), sms)
     ctas = team * min(units, sms // team)
     defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=8 if rows <= 8 else 16, WS_CAUSAL=int(s.causal))
-    shared = warps * stages * 2 * keys * s.D + warps * 64 + warps * 8 * (s.D + 8) * 4 + warps * stages * 8 + 16
+    shared = warps * stages * 2 * keys * s.D + warps * 64 + warps * 8 * (s.D + 4) * 4 + warps * stages * 8 + 16
     if shared > 232448:
         return None
     partial = units * team * (2 * ((rows + 1) & ~1) + rows * s.D) if team > 1 or trace else 0
@@ -158,29 +159,36 @@ def forward_shared(D, wgs):
     return stages[0] * 64 * wgs * D + sum(stages[1:]) * 128 * D + 256
 
 
-def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, sms=SMS, persistent=True, l2_bytes=None, trace=0):
+def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, l2_bytes=None, trace=0):
     """Many queries over many keys."""
     f = FORWARD[s.D]
-    # 192 rows to a CTA suit D 64, but not where 256 would fill the SMs once and 192 a little more than once.
-    if s.D == 64 and not wgs and not s.causal and ceil_div(s.Sq, 256) * s.Hq * s.B <= sms < ceil_div(s.Sq, 192) * s.Hq * s.B:
-        wgs = 4
-    # Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
-    if s.D == 64 and not wgs and s.causal and ceil_div(s.Sq, 192) * s.Hq * s.B < 2 * sms:
-        wgs = 2
+    tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
+    if s.D == 64 and not wgs:
+        # Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
+        few = s.causal and tiles_of(3) < 2 * sms
+        # Four consumers want 1.45 times as long as three for a third more rows; causal, where they keep apart better, 1.25 times.
+        four = (125 if s.causal else 145) * ceil_div(tiles_of(4), sms) < 100 * ceil_div(tiles_of(3), sms)
+        wgs = 2 if few else 4 if four else 3
+    serial = s.D == 64 and wgs == 4 if serial is None else serial   # their registers do not hold all scores of a tile
     wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
     row_tiles = ceil_div(s.Sq, 64 * wgs)
-    tiles = row_tiles * s.Hq * s.B
+    tiles = tiles_of(wgs)
     # Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
     heads = s.Hq * s.B
     sections = ceil_div(heads * 2 * s.Sk * s.D, l2_bytes or (80 << 20 if s.Sk < 8192 else 1 << 50))
     section = ceil_div(heads, sections) if s.causal else 1
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
     # Consumers in turns: 2 to 8% faster causal and at D 256, 1 to 2% slower elsewhere.
-    if (s.causal or s.D == 256) if turns is None else turns:
+    if (s.causal and not serial or s.D == 256) if turns is None else turns:
         defines["WS_TURNS"] = 1
     # Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice.
     if (s.D == 256 or s.D == 128 and not s.causal) if wide is None else wide:
         defines["WS_WIDE"] = 1
+    if serial:
+        defines["WS_SERIAL"] = 1
+    # Of few keys the largest weighs much, and is exact where it is the reference: one more tile's maxima are looked at.
+    if (not s.causal and s.Sk <= 2048) if looks is None else looks > 1:
+        defines["WS_LOOKS"] = looks or 2
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
