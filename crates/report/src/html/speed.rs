@@ -76,13 +76,15 @@ fn against_the_fastest(timed: &[Timed]) -> String {
                 axis.at(*b),
                 axis.at(*ratio)
             );
-            vec![
-                name(&t.label),
-                track(&body),
-                format!("<span class=\"nw\">{}x ({} to {})</span>", figure(*ratio), figure(*a), figure(*b)),
+            let told = format!(
+                "<span class=\"nw\">{}x ({} to {})</span><br>{} <span class=\"muted\">{}</span>",
+                figure(*ratio),
+                figure(*a),
+                figure(*b),
                 word(&rival.class),
-                esc(&rival.name),
-            ]
+                esc(&rival.name)
+            );
+            vec![name(&t.label), track(&body), told]
         })
         .collect();
     let marks: String = ticks
@@ -93,16 +95,12 @@ fn against_the_fastest(timed: &[Timed]) -> String {
         "<span class=\"muted\">scale</span>".into(),
         format!("<div class=\"ticks\">{marks}</div>"),
         String::new(),
-        String::new(),
-        String::new(),
     ]);
     let whom = if rows.iter().any(|(_, (b, _))| is_peer(&b.name)) { "fastest peer" } else { "baseline" };
     let head = [
         ("kernel and shape", Column::Text),
         ("slower | faster", Column::Track),
-        ("speed-up (95% interval)", Column::Text),
-        ("class", Column::Text),
-        (whom, Column::Text),
+        ("speed-up (95% interval), class, peer", Column::Text),
     ];
     let caption = format!(
         "Speed-up = the {whom}'s time / ours, both from this run by one method; right of the strong line we are faster"
@@ -243,8 +241,12 @@ fn methods(timed: &[Timed]) -> String {
             )
         }));
         row.push(match t.measured.stability {
-            Some((n, Some(true))) => format!("{} {n} launches, the same bits", word("passed")),
-            Some((n, _)) => format!("{n} launches, not all the same bits"),
+            Some((n, Some(true))) => {
+                format!("<span class=\"nw\">{n} launches</span><br><span class=\"word ok\">\u{2713} same bits</span>")
+            }
+            Some((n, _)) => {
+                format!("<span class=\"nw\">{n} launches</span><br><span class=\"word warn\">\u{25d0} not all the same bits</span>")
+            }
             None => "<span class=\"muted\">not tried</span>".into(),
         });
         if devices.len() > 1 {
