@@ -336,12 +336,18 @@ pub struct EvolveArgs {
     /// GPUs that time, by number; each takes one solution at a time, and a number may be repeated behind a launcher that gives another GPU each time
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     pub devices: Vec<u32>,
-    /// The least gain over the start that entry to the population demands
+    /// The least speed-up that entry to the population demands
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub elite_min_speedup: f64,
-    /// End when the best holds all of the task's [accept] criteria
+    /// Over what: the baseline that the loop began with, or the parent that a solution came from
+    #[arg(long, value_enum, default_value_t = AgainstArg::Baseline)]
+    pub elite_against: AgainstArg,
+    /// End when the best holds all of the task's [accept] criteria, on a GPU in common rounds with what they compare with
     #[arg(long)]
     pub until_accepted: bool,
+    /// The Python that has the peers of those criteria
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
     /// A lever that is kept at this value, NAME=VALUE; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
@@ -405,6 +411,12 @@ pub enum VariantArg {
     Free,
     Insight,
     Full,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AgainstArg {
+    Baseline,
+    Parent,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

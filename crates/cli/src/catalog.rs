@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use warpsmith_evolve::request::TaskText;
+use warpsmith_spec::task::Reference;
 use warpsmith_spec::{Candidate, SpecError, TaskSet, suggest};
 
 /// A candidate's file is text that a person, or a model, wrote; larger ones are refused.
@@ -24,12 +26,18 @@ pub struct Entry {
 pub struct Catalog {
     pub tasks: TaskSet,
     pub headers: Arc<BTreeMap<String, String>>,
+    /// The texts of a task that was taken besides.
+    pub own_task: Option<TaskText>,
 }
 
 impl Catalog {
     /// The tasks that the binary carries.
     pub fn new() -> Result<Self, CliError> {
-        Ok(Catalog { tasks: warpsmith_builtin::tasks()?, headers: Arc::new(warpsmith_builtin::headers()) })
+        Ok(Catalog {
+            tasks: warpsmith_builtin::tasks()?,
+            headers: Arc::new(warpsmith_builtin::headers()),
+            own_task: None,
+        })
     }
 
     /// Takes a task's folder (or its task.toml) besides the built-in ones, and gives the task's name; a plain name is looked up.
@@ -44,8 +52,20 @@ impl Catalog {
         let name = folder_name.unwrap_or_else(|| text.to_string());
         let toml = read(&file)?;
         let script = |script: &str| fs::read_to_string(folder.join(script)).ok();
-        self.tasks.add(&name, &file.display().to_string(), &toml, &script)?;
+        let task = self.tasks.add(&name, &file.display().to_string(), &toml, &script)?;
+        let script = match &task.reference {
+            Reference::Script { file, source } => Some((file.clone(), source.clone())),
+            Reference::Builtin(_) => None,
+        };
+        self.own_task = Some(TaskText { toml: String::from_utf8_lossy(&toml).into_owned(), script });
         Ok(name)
+    }
+
+    /// Takes a task again from the texts that a loop kept of it.
+    pub fn take_task(&mut self, name: &str, text: &TaskText) -> Result<(), CliError> {
+        let script = |wanted: &str| text.script.as_ref().filter(|(file, _)| file == wanted).map(|(_, s)| s.clone());
+        self.tasks.add(name, "task.toml", text.toml.as_bytes(), &script)?;
+        Ok(())
     }
 
     /// The built-in candidates of a task, in the order of their paths.

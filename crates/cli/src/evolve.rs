@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 use warpsmith_builtin::canonical_name;
-use warpsmith_eval::{CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject, evaluate};
+use warpsmith_eval::{CompileGate, Context, NumericsChoice, Oracles, Passes, PtxMachine, Subject, evaluate, profile};
 use warpsmith_evolve::driver::Evaluator;
 use warpsmith_evolve::estimate::{self, Launch};
-use warpsmith_evolve::outcome::{Brief, MAX_FINDINGS, Resources};
+use warpsmith_evolve::outcome::{Brief, MAX_FINDINGS, Move, Resources};
 use warpsmith_evolve::request::ReplayLine;
 use warpsmith_evolve::{Estimate, Judged, LoopRequest, Score, Solution, State, advice};
 use warpsmith_spec::record::{AcceptRecord, ResultRecord, VerdictWord};
@@ -24,6 +24,8 @@ use warpsmith_store::{LoopDir, text_hash};
 
 /// Bytes of a replay file at most.
 const MAX_REPLAY_BYTES: u64 = 16 << 20;
+/// Advice that is told of one solution.
+const MAX_ADVICE: usize = 3;
 /// Lines of a map of errors that are kept.
 const MAX_MAP: usize = 16;
 
@@ -204,6 +206,7 @@ impl GateEvaluator<'_> {
                 // The workload that costs most is the one to be told of.
                 if figures.values().all(|f| *f < cycles) {
                     judged.insights = self.insights(workload, &launches, &result);
+                    self.advise(&launches, &result, true, &mut judged);
                 }
                 figures.insert(shape_name(workload), cycles);
             }
@@ -320,6 +323,34 @@ impl GateEvaluator<'_> {
         let execution = result.execution.iter().flat_map(|e| &e.lines);
         lines.extend(advice::conflicts(&shape, execution));
         lines
+    }
+}
+
+impl GateEvaluator<'_> {
+    /// What the rules of gate 4 advise by the work that was executed. `is_typical`: the workload is what the search is about, and so is how
+    /// many CTAs it has.
+    pub(crate) fn advise(&self, launches: &[Launch], result: &ResultRecord, is_typical: bool, judged: &mut Judged) {
+        let Some(execution) = &result.execution else { return };
+        let fits = launches.iter().filter_map(|l| {
+            let launch = profile::occupancy::Launch {
+                threads: l.threads_per_cta,
+                registers: l.registers,
+                shared_bytes: l.shared_bytes,
+                ctas: if is_typical { l.ctas } else { 0 },
+                sms: self.gates.device.sm_count,
+            };
+            profile::occupancy::occupancy(&result.target, &launch)
+        });
+        let fullest = fits.min_by_key(|o| o.warps);
+        let figures = profile::work::figures(result, execution, fullest.as_ref());
+        let rules = profile::rules::Rules::built_in();
+        judged.moves = rules
+            .moves(&figures)
+            .into_iter()
+            .map(|m| Move { lever: m.lever, more: m.more, gain: m.gain, rule: m.rule })
+            .collect();
+        let advice = rules.advice(&figures).into_iter().take(MAX_ADVICE);
+        judged.insights.extend(advice.map(|a| format!("{}: {} ({})", result.shape, a.title, a.why)));
     }
 }
 

@@ -90,7 +90,8 @@ fn facts(state: &State, record: &EvolveRecord) -> Vec<(String, String)> {
         facts.push((what, format!("{:.3}x, 95% interval {:.3} to {:.3}, in common rounds", g.ratio, g.low, g.high)));
     }
     for held in &record.accept {
-        facts.push(("criterion", format!("{}: {}", held.criterion, held.status)));
+        let so_far = if record.provisional { ", against times of the loop's beginning" } else { "" };
+        facts.push(("criterion", format!("{}: {}{so_far}", held.criterion, held.status)));
     }
     if let Some(reason) = &record.finished {
         facts.push(("ended", reason.clone()));

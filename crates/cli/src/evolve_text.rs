@@ -5,6 +5,7 @@ use crate::output;
 use indicatif::ProgressBar;
 use std::fmt::Write as _;
 use warpsmith_evolve::event::{Effect, Refusal};
+use warpsmith_evolve::outcome::Baselined;
 use warpsmith_evolve::record::SolutionRecord;
 use warpsmith_evolve::{Event, EvolveRecord, State};
 
@@ -12,12 +13,13 @@ use warpsmith_evolve::{Event, EvolveRecord, State};
 pub struct Observed<'a> {
     bar: &'a ProgressBar,
     verbose: bool,
+    quiet: bool,
     told: usize,
 }
 
 impl<'a> Observed<'a> {
     pub fn new(bar: &'a ProgressBar, common: &Common) -> Observed<'a> {
-        Observed { bar, verbose: common.verbose && !common.json, told: 0 }
+        Observed { bar, verbose: common.verbose && !common.json, quiet: common.json, told: 0 }
     }
 
     pub fn told(&mut self, event: &Event, state: &State) {
@@ -27,6 +29,10 @@ impl<'a> Observed<'a> {
                 let what = fixes.map_or_else(String::new, |id| format!(" to mend #{id}"));
                 return self.bar.set_message(format!("asking for proposal {turn}{what}"));
             }
+            Event::Asked { asked: Effect::Baseline { .. } } => {
+                return self.bar.set_message("timing what the criteria compare with");
+            }
+            Event::Baselined { baselined, .. } => return self.tell_missing(baselined),
             Event::Answered { turn, refusals, failure, .. } if self.verbose => {
                 let why = failure.iter().cloned().chain(refusals.iter().map(Refusal::words));
                 return why.for_each(|why| output::err(&format!("proposal {turn}: {why}\n")));
@@ -48,6 +54,15 @@ impl<'a> Observed<'a> {
             }
         }
         self.told = state.improvements.len();
+    }
+
+    /// What cannot be compared with: criteria about it cannot end the loop.
+    fn tell_missing(&self, baselined: &Baselined) {
+        for (name, times) in baselined.baselines.iter().filter(|_| !self.quiet) {
+            for (shape, why) in times.missing.iter().take(1) {
+                output::err(&format!("{name} has no time at {shape}, so that criteria about it cannot hold: {why}\n"));
+            }
+        }
     }
 
     /// What was learned from a solution that failed.
@@ -117,6 +132,11 @@ impl Outcomes<'_> {
                 });
             }
             None => text.push_str("nothing passed\n"),
+        }
+        for held in &r.accept {
+            let actual = held.actual.map_or_else(String::new, |a| format!(", {a:.3}"));
+            let so_far = if r.provisional { ", against times of the loop's beginning" } else { "" };
+            let _ = writeln!(text, "criterion {}: {}{actual}{so_far}", held.criterion, held.status);
         }
         if let Some(reason) = &r.finished {
             let _ = writeln!(text, "ended: {reason}");

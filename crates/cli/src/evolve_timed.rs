@@ -2,7 +2,8 @@
 //!
 //! Each device takes one solution at a time; what needs none (compiling, the smallest workload on the PTX machine, which sees races that a
 //! GPU does not show) is done beside it. A connection that is lost costs the attempt that it cut off: it is made again, and its seconds are
-//! counted. The winner is measured once more in common rounds with what it is compared with. Limits: intervals between two
+//! counted. What the task's criteria compare with is timed once, when the loop begins; the winner is measured once more in common rounds with
+//! that, the start and what it came from. Limits: intervals between two
 //! evaluations are of two measurements, and are widened by what two times of the same thing differ by.
 
 use crate::args::{BackendArg, Common, EvolveArgs};
@@ -11,6 +12,7 @@ use crate::error::CliError;
 use crate::evolve::{GateEvaluator, accept, shape_name, take};
 use crate::{interrupt, on};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 use warpsmith_eval::bench::peers::{FakePeers, NoPeers, Peers};
@@ -22,13 +24,14 @@ use warpsmith_eval::pipeline::RunRequest;
 use warpsmith_eval::worker::GpuBackend;
 use warpsmith_eval::{Context, EvalError, NumericsChoice, Subject};
 use warpsmith_evolve::driver::Evaluator;
-use warpsmith_evolve::outcome::{Beside, Brief};
+use warpsmith_evolve::outcome::{BaselineTimes, Baselined, Beside, Brief};
 use warpsmith_evolve::score::{Gain, Score, ShapeTime, Timed, geometric_mean};
 use warpsmith_evolve::{Judged, LoopRequest, Solution};
 use warpsmith_spec::accept::Figure;
-use warpsmith_spec::record::{GateStatus, ResultRecord, VerdictWord};
+use warpsmith_spec::record::{BaselineRecord, GateStatus, ResultRecord, VerdictWord, is_peer};
+use warpsmith_spec::task::Task;
 use warpsmith_spec::workload::Workload;
-use warpsmith_spec::{Setting, WorkloadRequest};
+use warpsmith_spec::{Setting, WorkloadRequest, speedups};
 
 /// By which solutions are compared.
 const METHOD: Method = Method::GraphCold;
@@ -175,14 +178,43 @@ pub struct TimedEvaluator<'a> {
     /// Compiles, and has the PTX machine.
     pub gates: GateEvaluator<'a>,
     pub timing: &'a Timing,
-    /// What the task's criteria compare with: kernels of our own, by name.
-    pub named: Vec<(String, Subject, Setting)>,
-    pub until_accepted: bool,
+    /// What the task's criteria compare with, if they can end the loop.
+    pub compared: Compared,
+    /// As that was timed when the loop began.
+    pub known: Mutex<BTreeMap<String, BaselineTimes>>,
+}
+
+/// What a task's criteria compare with.
+#[derive(Default)]
+pub struct Compared {
+    /// Kernels of our own, by name.
+    pub own: Vec<(String, Subject, Setting)>,
+    /// Other people's implementations.
+    pub peers: Vec<String>,
+    /// That has them.
+    pub python: Option<PathBuf>,
+}
+
+/// Why something is measured.
+#[derive(Clone, Copy)]
+enum Round<'a> {
+    /// The search wants a solution's time.
+    Search,
+    /// The criteria's baselines are wanted, beside a solution.
+    Baseline,
+    /// The winner, once more, with these and the baselines.
+    Again(&'a [Solution]),
+}
+
+impl<'a> Round<'a> {
+    fn others(self) -> &'a [Solution] {
+        if let Round::Again(others) = self { others } else { &[] }
+    }
 }
 
 impl Evaluator for TimedEvaluator<'_> {
     fn evaluate(&self, solution: &Solution) -> Result<Judged, String> {
-        self.gates.gates.kept(self.judge(solution, None))
+        self.gates.gates.kept(self.judge(solution, Round::Search))
     }
 
     fn code(&self, solution: &Solution) -> Option<String> {
@@ -190,7 +222,15 @@ impl Evaluator for TimedEvaluator<'_> {
     }
 
     fn remeasure(&self, solution: &Solution, beside: &[Solution]) -> Result<Judged, String> {
-        self.gates.gates.kept(self.judge(solution, Some(beside)))
+        self.gates.gates.kept(self.judge(solution, Round::Again(beside)))
+    }
+
+    fn baseline(&self, beside: &Solution) -> Result<Baselined, String> {
+        self.gates.gates.kept(self.baselined(beside))
+    }
+
+    fn know(&self, baselines: &BTreeMap<String, BaselineTimes>) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone_from(baselines);
     }
 
     /// Twice as many as devices: one compiles while another is timed.
@@ -200,24 +240,35 @@ impl Evaluator for TimedEvaluator<'_> {
 }
 
 impl TimedEvaluator<'_> {
-    /// `beside`: it is the winner, to be measured once more with these.
-    fn judge(&self, solution: &Solution, beside: Option<&[Solution]>) -> Result<Judged, CliError> {
+    fn judge(&self, solution: &Solution, round: Round) -> Result<Judged, CliError> {
         let began = Instant::now();
         let subject = self.gates.gates.subject(solution)?;
         let setting = Setting { config: None, levers: solution.levers.clone() };
         let code = self.gates.code_of(solution)?;
         let mut judged = Judged::of(VerdictWord::Passed);
-        if beside.is_none() {
+        if matches!(round, Round::Search) {
             self.on_the_machine_first(&subject, &setting, &mut judged)?;
         }
         let mut gpu_seconds = 0.0;
         if judged.passed() {
-            let results = self.measured(solution, &subject, &setting, beside, &mut gpu_seconds)?;
-            self.read(&subject, results, beside, &mut judged);
+            let results = self.measured(solution, &subject, &setting, round, &mut gpu_seconds)?;
+            self.read(&subject, results, round, &mut judged);
         }
         judged.code_sha256 = code;
         (judged.seconds, judged.gpu_seconds) = (began.elapsed().as_secs_f64(), gpu_seconds);
         Ok(judged)
+    }
+
+    fn baselined(&self, beside: &Solution) -> Result<Baselined, CliError> {
+        let began = Instant::now();
+        let subject = self.gates.gates.subject(beside)?;
+        let setting = Setting { config: None, levers: beside.levers.clone() };
+        let mut gpu_seconds = 0.0;
+        let results = self.measured(beside, &subject, &setting, Round::Baseline, &mut gpu_seconds)?;
+        let names = self.compared.own.iter().map(|(name, ..)| name).chain(&self.compared.peers);
+        let baselines = names.map(|name| (name.clone(), baseline_times(name, &results))).collect();
+        let accept = accept(&subject, &results);
+        Ok(Baselined { baselines, accept, seconds: began.elapsed().as_secs_f64(), gpu_seconds })
     }
 
     /// The smallest workload on the PTX machine: what it sees there no device has to be held for. What it cannot execute the device judges alone.
@@ -229,6 +280,7 @@ impl TimedEvaluator<'_> {
         let result = self.gates.on_machine(subject, setting, workload)?;
         if let Some(launches) = self.gates.launches(subject, setting, workload, &result)? {
             judged.insights = self.gates.insights(workload, &launches, &result);
+            self.gates.advise(&launches, &result, false, judged);
         }
         if !matches!(result.verdict, VerdictWord::Passed | VerdictWord::Unsupported) {
             take(judged, &result, workload, gates.target.name);
@@ -242,7 +294,7 @@ impl TimedEvaluator<'_> {
         solution: &Solution,
         subject: &Subject,
         setting: &Setting,
-        beside: Option<&[Solution]>,
+        round: Round,
         gpu_seconds: &mut f64,
     ) -> Result<Vec<ResultRecord>, CliError> {
         let mut last = None;
@@ -250,7 +302,7 @@ impl TimedEvaluator<'_> {
             let at = self.timing.take();
             let device = &self.timing.devices[at];
             let from = device.timed().seconds();
-            let done = self.on_device(device, solution, subject, setting, beside, attempt as u64);
+            let done = self.on_device(device, solution, subject, setting, round, attempt as u64);
             *gpu_seconds += device.timed().seconds() - from;
             self.timing.give_back(at);
             if interrupt::flag().is_set() {
@@ -274,7 +326,7 @@ impl TimedEvaluator<'_> {
         solution: &Solution,
         subject: &Subject,
         setting: &Setting,
-        beside: Option<&[Solution]>,
+        round: Round,
         attempt: u64,
     ) -> Result<Vec<ResultRecord>, CliError> {
         let (gates, bench) = (&self.gates, self.gates.bench);
@@ -288,45 +340,57 @@ impl TimedEvaluator<'_> {
             sanitizer: None,
         };
         let (own, on_cpu) = (context(device.backend()), context(&bench.machine));
+        let (own_baselines, wanted) = match round {
+            Round::Search => (&[][..], &[][..]),
+            Round::Baseline | Round::Again(_) => (&self.compared.own[..], &self.compared.peers[..]),
+        };
         let peers: Box<dyn Peers + '_> = match device {
             Timer::Fake(fake) => Box::new(FakePeers(fake)),
-            Timer::Gpu(_) => Box::new(NoPeers("a loop measures against kernels of our own only".into())),
+            Timer::Gpu(gpu) if wanted.is_empty() || gpu.options().fake => {
+                Box::new(NoPeers("the device is none: nobody else's implementation runs on it".into()))
+            }
+            // Only while it times: its context would stand in the way of the search.
+            Timer::Gpu(gpu) => Box::new(bench_command::python_peers(gpu, self.compared.python.as_deref())),
+        };
+        let again = matches!(round, Round::Again(_));
+        let lot = match round {
+            Round::Search => 0,
+            Round::Again(_) => 1,
+            Round::Baseline => 2,
         };
         let plan = Plan {
             methods: vec![METHOD],
-            length: Length::Seconds(if beside.is_some() { SECONDS_AGAIN } else { SECONDS }),
+            length: Length::Seconds(if matches!(round, Round::Search) { SECONDS } else { SECONDS_AGAIN }),
             warmup: 3,
             // Each evaluation draws its own lots.
-            secret: self.timing.secret ^ (solution.id << 3) ^ attempt ^ (u64::from(beside.is_some()) << 60),
+            secret: self.timing.secret ^ (solution.id << 3) ^ attempt ^ (lot << 60),
             seconds: REQUEST_SECONDS,
         };
         let real = matches!(device, Timer::Gpu(gpu) if !gpu.options().fake);
         let ctx = BenchContext {
             gates: &own,
             timed: device.timed(),
-            machine: (beside.is_some() && real).then_some(&on_cpu),
+            machine: (again && real).then_some(&on_cpu),
             peers: &*peers,
             sanitizer: None,
             plan: &plan,
-            stability: if beside.is_some() && real { None } else { Some(LAUNCHES) },
+            stability: if again && real { None } else { Some(LAUNCHES) },
             inputs: Some(&self.timing.inputs),
         };
         let subjects = [(subject.clone(), vec![setting.clone()])];
         let workloads = WorkloadRequest { shapes: gates.gates.shapes.clone(), ..WorkloadRequest::default() };
         let mut baselines: Vec<(String, Subject, Setting)> = Vec::new();
-        for other in beside.unwrap_or_default() {
+        for other in round.others() {
             let setting = Setting { config: None, levers: other.levers.clone() };
             baselines.push((number(other.id), (*gates.gates.subject(other)?).clone(), setting));
         }
-        if self.until_accepted {
-            baselines.extend(self.named.iter().cloned());
-        }
-        let (none, done) = (BTreeMap::new(), BTreeSet::new());
+        baselines.extend(own_baselines.iter().cloned());
+        let (peers, done) = ([(subject.task.name.clone(), wanted.to_vec())].into(), BTreeSet::new());
         let request = BenchRequest {
             gates: RunRequest { subjects: &subjects, workloads: &workloads, target: Some(gates.gates.target.name) },
             preferred: Vec::new(),
             own_baselines: &baselines,
-            peers: &none,
+            peers: &peers,
             done: &done,
         };
         let cancelled = interrupt::flag();
@@ -340,7 +404,7 @@ impl TimedEvaluator<'_> {
     }
 
     /// What the results say of the solution.
-    fn read(&self, subject: &Subject, results: Vec<ResultRecord>, beside: Option<&[Solution]>, judged: &mut Judged) {
+    fn read(&self, subject: &Subject, mut results: Vec<ResultRecord>, round: Round, judged: &mut Judged) {
         let gates = self.gates.gates;
         let workload = |r: &ResultRecord| gates.workloads.iter().find(|w| w.shape == r.shape && w.causal == r.causal);
         let mut times = BTreeMap::new();
@@ -364,8 +428,13 @@ impl TimedEvaluator<'_> {
         if times.len() == results.len() {
             judged.score = Timed::new(&self.timing.device_name(), METHOD.word(), times).map(Score::Timed);
         }
-        for other in beside.unwrap_or_default() {
+        for other in round.others() {
             judged.beside.extend(against(other.id, &results));
+        }
+        if matches!(round, Round::Search) {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            judged.provisional = !known.is_empty();
+            results.iter_mut().for_each(|r| add_known(&known, r));
         }
         judged.accept = accept(subject, &results);
     }
@@ -376,22 +445,61 @@ fn number(id: u64) -> String {
     format!("#{id}")
 }
 
-/// The kernels of our own that a task's criteria name.
-pub fn named(subject: &Subject) -> Vec<String> {
-    fn of(figure: &Figure, names: &mut Vec<String>) {
+/// What a task's criteria compare with, by name: `best_peer` is all peers that the task lists.
+pub fn named(task: &Task) -> Vec<String> {
+    fn of(figure: &Figure, task: &Task, names: &mut Vec<String>) {
         match figure {
-            Figure::Speedup(name) if !warpsmith_spec::record::is_peer(name) && name != "best_peer" => {
-                names.push(name.clone());
+            Figure::Speedup(name) if name == speedups::BEST_PEER => {
+                names.extend(task.baselines.iter().filter(|n| is_peer(n)).cloned());
             }
-            Figure::Shapes(inner) => of(&inner.figure, names),
+            Figure::Speedup(name) => names.push(name.clone()),
+            Figure::Shapes(inner) => of(&inner.figure, task, names),
             _ => {}
         }
     }
     let mut names = Vec::new();
-    subject.task.accept.iter().for_each(|criterion| of(&criterion.figure, &mut names));
+    task.accept.iter().for_each(|criterion| of(&criterion.figure, task, &mut names));
     names.sort();
     names.dedup();
     names
+}
+
+/// A baseline's times in a run's results, or why it has none.
+fn baseline_times(name: &str, results: &[ResultRecord]) -> BaselineTimes {
+    let mut times = BaselineTimes::default();
+    for result in results {
+        let baseline = result.measurement.as_ref().and_then(|m| m.baselines.get(name));
+        let median = baseline.and_then(|b| Some(b.methods.get(METHOD.word())?.median_us));
+        match median.filter(|us| us.is_finite() && *us > 0.0) {
+            Some(us) => drop(times.us.insert(shape_of(result), us)),
+            None => {
+                let why = baseline.and_then(|b| b.missing.clone());
+                let own =
+                    || result.finding.as_ref().map(|f| format!("the kernel beside it was not timed: {}", f.message));
+                let why = why.or_else(own).unwrap_or_else(|| "it was not timed".into());
+                times.missing.insert(shape_of(result), why);
+            }
+        }
+    }
+    times
+}
+
+/// Ratios to times of the loop's beginning, where criteria look for them.
+fn add_known(known: &BTreeMap<String, BaselineTimes>, result: &mut ResultRecord) {
+    let shape = shape_of(result);
+    let Some(measurement) = &mut result.measurement else { return };
+    let Some(own) = measurement.methods.get(METHOD.word()).map(|t| t.median_us) else { return };
+    for (name, times) in known {
+        if let Some(us) = times.us.get(&shape) {
+            let record = BaselineRecord { ratio: Some(us / own), ..BaselineRecord::default() };
+            measurement.baselines.insert(name.clone(), record);
+        }
+    }
+}
+
+/// As [`shape_name`] has it.
+fn shape_of(result: &ResultRecord) -> String {
+    if result.causal { format!("{} causal", result.shape) } else { result.shape.clone() }
 }
 
 /// The median with an interval that holds what another measurement of the same kernel would give.
@@ -417,8 +525,7 @@ fn against(id: u64, results: &[ResultRecord]) -> Option<Beside> {
         let baseline = result.measurement.as_ref()?.baselines.get(&name)?;
         let ratio = baseline.ratio?;
         let gain = Gain { ratio, low: baseline.ratio_low.unwrap_or(ratio), high: baseline.ratio_high.unwrap_or(ratio) };
-        let mask = if result.causal { " causal" } else { "" };
-        shapes.insert(format!("{}{mask}", result.shape), gain);
+        shapes.insert(shape_of(result), gain);
     }
     let mean = |pick: fn(&Gain) -> f64| geometric_mean(shapes.values().map(pick));
     let gain = Gain { ratio: mean(|g| g.ratio)?, low: mean(|g| g.low)?, high: mean(|g| g.high)? };

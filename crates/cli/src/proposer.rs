@@ -168,7 +168,8 @@ pub fn outside<'a>(
     let task = catalog.tasks.find(&request.task)?;
     let is_estimate = request.backend == "ptx_machine";
     let announce = request.rules.announce;
-    let sheet = Sheet::new(task, workloads, &request.target, &request.device, is_estimate, announce, &catalog.headers);
+    let sheet = Sheet::new(task, workloads, &request.target, &request.device, is_estimate, announce, &catalog.headers)
+        .with(request.ceilings.as_ref());
     let run = run.to_path_buf();
     let texts = move |sha: &str| LoopDir::text(&run, sha).map_err(|e| e.to_string());
     Ok(Outside::new(&catalog.tasks, sheet, made(&request.prompts)?, speaker, Box::new(texts), text_hash))

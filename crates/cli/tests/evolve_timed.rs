@@ -175,6 +175,47 @@ fn the_published_times_are_searched_with_a_quarter_of_the_evaluations() {
     }
 }
 
+/// A task of one's own whose criterion is about a peer: the loop ends when the winner holds it in common rounds, here and gone on with.
+#[test]
+fn a_criterion_about_a_peer_ends_the_loop() {
+    let place = Place::new();
+    let folder = place.path().join("mine/fp8_sdpa");
+    fs::create_dir_all(&folder).unwrap();
+    let task = fs::read_to_string(common::root().join("tasks/fp8_sdpa/task.toml")).unwrap();
+    let (head, rows) = TIMES.split_at(TIMES.find("[[subject]]").unwrap());
+    for (target, row, status) in
+        [("1.3", "us = 9.5", "held"), ("9.0", "us = 9.5", "missed"), ("1.3", "missing = \"not here\"", "not_run")]
+    {
+        let criteria = format!("\n[accept]\ncriteria = [\"speedup(best_peer) >= {target}\", \"registers <= 255\"]\n");
+        fs::write(folder.join("task.toml"), task.clone() + &criteria).unwrap();
+        let peer = format!("[[subject]]\nname = \"sdpa:auto\"\n{row}\n");
+        fs::write(place.path().join("times.toml"), format!("{head}{peer}{rows}")).unwrap();
+        let task = "mine/fp8_sdpa";
+        let arguments = ["evolve", "level_07", "--task", task, "--shapes", "tiny", "--backend", "fake:times.toml"];
+        let name = format!("r-{status}");
+        let more = ["--seed", "2", "--budget", "9", "--until-accepted", "--out", &name];
+        let output = place.run(&[&arguments[..], &KEPT, &more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        let record = summary(&place, &name);
+        let finished = record["finished"].as_str().unwrap();
+        assert_eq!(finished.contains("holds all criteria"), status == "held", "{finished}");
+        assert_eq!(text(&output).contains("not here"), status == "not_run", "{}", text(&output));
+        assert_eq!(record["accept"][0]["status"], status, "{record}");
+        assert_eq!(place.run(&["evolve", "--rerun", &name]).status.code(), Some(0));
+        // Cut after the baselines were asked for: they are timed again, and all comes out the same, the task's files gone.
+        fs::remove_file(folder.join("task.toml")).unwrap();
+        let journal = fs::read_to_string(place.path().join(&name).join("journal.jsonl")).unwrap();
+        let asked = journal.lines().position(|l| l.contains("\"baseline\"")).unwrap();
+        let cut: String = journal.lines().take(asked + 1).map(|l| l.to_string() + "\n").collect();
+        fs::write(place.path().join(&name).join("journal.jsonl"), cut).unwrap();
+        let resumed = place.run(&["evolve", "--resume", &name]);
+        assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed));
+        for field in ["best", "evaluations", "accept", "archive", "finished"] {
+            assert_eq!(summary(&place, &name)[field], record[field], "{field} of {name}");
+        }
+    }
+}
+
 /// Which of these ends how; where it passes on the values, what goes wrong when it is timed.
 const MIXED: [(&str, &str, &str); 9] = [
     ("right/noinline_calls", "us = 8.0", "passed"),
@@ -269,4 +310,20 @@ fn on_a_gpu_a_loop_is_ranked_by_times() {
     assert_eq!(record["backend"], "gpu");
     assert!(record["best"]["time_us"].as_f64() > Some(0.0) && record["best"].get("estimate").is_none(), "{record}");
     assert!(record["best"]["beside"].is_array() && record["spent"]["gpu_seconds"].as_f64() > Some(0.0), "{record}");
+}
+
+/// What `doctor --measure` kept of the device that times is part of the first event, and of prompts.
+#[test]
+fn prompts_hold_what_was_measured_of_the_device() {
+    let place = Place::new();
+    fs::write(place.path().join("times.toml"), TIMES).unwrap();
+    let kept = place.path().join("cache/warpsmith/ceilings");
+    fs::create_dir_all(&kept).unwrap();
+    let record = serde_json::json!({"device": "Made-up GPU", "source": "measured", "dram_gb": 4123.0, "exp_tera": 4.2});
+    fs::write(kept.join("Made-up_GPU.json"), record.to_string()).unwrap();
+    place.run(&evolve(&["--proposer", "agent:cat >prompt.md; false", "--budget", "calls=1", "--out", "r"]));
+    let prompt = fs::read_to_string(place.path().join("prompt.md")).unwrap();
+    assert!(prompt.contains("most that it gives: DRAM 4123 GB/s, exponentials 4.20 10^12/s"), "{prompt}");
+    fs::remove_dir_all(&kept).unwrap();
+    assert_eq!(place.run(&["evolve", "--rerun", "r"]).status.code(), Some(0), "the prompt needs nothing from outside");
 }

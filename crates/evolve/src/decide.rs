@@ -2,6 +2,7 @@
 
 use crate::archive::{Member, PopulationKind};
 use crate::event::{Effect, Refusal};
+use crate::outcome::Judged;
 use crate::proposer::{levers, replay};
 use crate::request::ProposerKind;
 use crate::score::Score;
@@ -25,6 +26,8 @@ pub enum Action {
     Refuse(Refusal),
     /// Ask a model or an agent: from these parents, or to mend this failed solution.
     Ask { parents: Vec<u64>, fixes: Option<u64> },
+    /// Time what the criteria of acceptance compare with, beside this correct solution.
+    Baseline(u64),
     /// Measure the winner once more: its figure is that of this measurement.
     Remeasure(u64),
     /// Nothing more is to be done.
@@ -64,8 +67,11 @@ pub fn decide(state: &State) -> Action {
     {
         return Action::Ask { parents: parents.clone(), fixes: *fixes };
     }
-    if let Some(best) = accepted(state) {
-        return finish(state, format!("#{best} holds all criteria of acceptance of the task"));
+    if let Some(beside) = to_baseline(state) {
+        return Action::Baseline(beside);
+    }
+    if let Some(action) = accepted(state) {
+        return action;
     }
     let left = request.budget.evaluations.saturating_sub(state.account.evaluations);
     let room = (request.batch.max(1) as u64).min(left) as usize;
@@ -141,10 +147,29 @@ fn fixes_before(state: &State, solution: &Solution) -> u64 {
     tries
 }
 
-/// The best, where it holds what the task demands and the loop was to go on until then.
-fn accepted(state: &State) -> Option<u64> {
+/// The correct solution beside which the criteria's baselines are timed, where they were not yet and something is left to be found.
+fn to_baseline(state: &State) -> Option<u64> {
+    let wanted = state.baselined.is_none() && state.request.until_accepted && !state.request.compared.is_empty();
+    let best = state.best.filter(|_| wanted && state.request.budget.reached(&state.account).is_none())?;
+    is_timed(state, best).then_some(best)
+}
+
+/// The end, where the best holds what the task demands and the loop was to go on until then. Times end it only in common rounds with
+/// what they are compared with: one that seems to hold is measured once more, and where it does not hold then the search goes on.
+fn accepted(state: &State) -> Option<Action> {
     let best = state.best.filter(|_| state.request.until_accepted)?;
-    state.judged.get(&best).filter(|j| j.accepted()).map(|_| best)
+    let seems = state.judged.get(&best).is_some_and(Judged::accepted);
+    let end = || Action::Finish(format!("#{best} holds all criteria of acceptance of the task"));
+    match state.remeasured.get(&best) {
+        Some(again) if again.accepted() => Some(end()),
+        None if seems && is_timed(state, best) => Some(Action::Remeasure(best)),
+        None if seems => Some(end()),
+        _ => None,
+    }
+}
+
+fn is_timed(state: &State, id: u64) -> bool {
+    matches!(state.score(id), Some(Score::Timed(_)))
 }
 
 /// One parent, or by turns two where the variant crosses and the elite has two. None where nothing is correct yet.
@@ -172,8 +197,8 @@ fn finish(state: &State, reason: String) -> Action {
         // One that fails is the best no longer, and the next one is measured; some have failed, and the rest is believed no less.
         Some(best)
             if !state.remeasured.contains_key(&best)
-                && state.remeasured.len() < MAX_REMEASURED
-                && matches!(state.score(best), Some(Score::Timed(_))) =>
+                && state.remeasured.values().filter(|j| !j.passed()).count() < MAX_REMEASURED
+                && is_timed(state, best) =>
         {
             Action::Remeasure(best)
         }
@@ -185,6 +210,7 @@ fn finish(state: &State, reason: String) -> Action {
 pub fn effect(action: &Action, turn: u64, prompt_sha256: Option<String>) -> Option<Effect> {
     match action {
         Action::Evaluate(ids) => Some(Effect::Evaluate { ids: ids.clone() }),
+        Action::Baseline(beside) => Some(Effect::Baseline { beside: *beside }),
         Action::Remeasure(id) => Some(Effect::Remeasure { id: *id }),
         Action::Ask { parents, fixes } => Some(Effect::Propose {
             turn,

@@ -6,9 +6,10 @@
 
 use crate::decide::{Action, decide, effect};
 use crate::event::{Event, Refusal};
-use crate::outcome::Judged;
+use crate::outcome::{BaselineTimes, Baselined, Judged};
 use crate::solution::Solution;
 use crate::state::{State, StateError};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -26,6 +27,14 @@ pub trait Evaluator: Sync {
     fn remeasure(&self, solution: &Solution, _beside: &[Solution]) -> Result<Judged, String> {
         self.evaluate(solution)
     }
+
+    /// Times what the task's criteria compare with, in common rounds with this correct solution.
+    fn baseline(&self, _beside: &Solution) -> Result<Baselined, String> {
+        Ok(Baselined::default())
+    }
+
+    /// Told of what that brought, before anything else is judged: here, or by whoever ran the loop before.
+    fn know(&self, _baselines: &BTreeMap<String, BaselineTimes>) {}
 
     /// How many solutions may be judged at once.
     fn workers(&self) -> usize {
@@ -137,6 +146,9 @@ impl Driver<'_> {
     /// What is not the solutions' doing. The loop can be gone on with.
     pub fn run(&mut self, cancelled: &dyn Fn() -> bool) -> Result<Ended, DriverError> {
         let mut unreached = 0;
+        if let Some(known) = &self.state.baselined {
+            self.evaluator.know(&known.baselines);
+        }
         loop {
             if cancelled() {
                 return Ok(Ended::Cancelled);
@@ -147,7 +159,8 @@ impl Driver<'_> {
                 Action::Propose(solution) => self.push(Event::Proposed { solution })?,
                 Action::Refuse(refusal) => self.push(Event::Refused { refusal })?,
                 Action::Evaluate(ids) => self.evaluate(&ids, cancelled)?,
-                Action::Remeasure(id) => self.remeasure(id)?,
+                Action::Baseline(beside) => self.baseline(beside, cancelled)?,
+                Action::Remeasure(id) => self.remeasure(id, cancelled)?,
                 Action::Ask { parents, fixes } => match self.ask(parents, fixes, cancelled)? {
                     Some(why) if unreached + 1 >= MAX_UNREACHED && decide(&self.state).asks() => {
                         return Err(DriverError::Asker(format!(
@@ -191,7 +204,21 @@ impl Driver<'_> {
         Ok(())
     }
 
-    fn remeasure(&mut self, id: u64) -> Result<(), DriverError> {
+    fn baseline(&mut self, beside: u64, cancelled: &dyn Fn() -> bool) -> Result<(), DriverError> {
+        if let Some(asked) = effect(&Action::Baseline(beside), 0, None) {
+            self.push(Event::Asked { asked })?;
+        }
+        let baselined = match self.evaluator.baseline(&self.state.solutions[beside as usize]) {
+            Ok(baselined) => baselined,
+            Err(_) if cancelled() => return Ok(()),
+            Err(e) => return Err(DriverError::Evaluator(e)),
+        };
+        self.evaluator.know(&baselined.baselines);
+        let elapsed = self.journal.elapsed();
+        self.push(Event::Baselined { beside, baselined: Box::new(baselined), elapsed })
+    }
+
+    fn remeasure(&mut self, id: u64, cancelled: &dyn Fn() -> bool) -> Result<(), DriverError> {
         if let Some(asked) = effect(&Action::Remeasure(id), 0, None) {
             self.push(Event::Asked { asked })?;
         }
@@ -201,7 +228,11 @@ impl Driver<'_> {
         beside.retain(|of| *of != id && self.state.score(*of).is_some());
         beside.dedup();
         let beside: Vec<Solution> = beside.iter().map(|of| self.state.solutions[*of as usize].clone()).collect();
-        let judged = self.evaluator.remeasure(solution, &beside).map_err(DriverError::Evaluator)?;
+        let judged = match self.evaluator.remeasure(solution, &beside) {
+            Ok(judged) => judged,
+            Err(_) if cancelled() => return Ok(()),
+            Err(e) => return Err(DriverError::Evaluator(e)),
+        };
         let elapsed = self.journal.elapsed();
         self.push(Event::Remeasured { id, judged: Box::new(judged), elapsed })
     }

@@ -1,6 +1,6 @@
 //! What happens in a loop. The journal of these is its only state.
 
-use crate::outcome::Judged;
+use crate::outcome::{Baselined, Judged};
 use crate::request::LoopRequest;
 use crate::solution::Solution;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,8 @@ pub enum Effect {
     Evaluate { ids: Vec<u64> },
     /// A proposal; the prompt is kept in the run's folder under this hash.
     Propose { turn: u64, parents: Vec<u64>, fixes: Option<u64>, prompt_sha256: String },
+    /// What the criteria of acceptance compare with, timed beside this correct solution.
+    Baseline { beside: u64 },
     /// The winner measured once more.
     Remeasure { id: u64 },
 }
@@ -75,6 +77,12 @@ pub enum Event {
     Evaluated {
         id: u64,
         judged: Box<Judged>,
+        #[serde(default)]
+        elapsed: f64,
+    },
+    Baselined {
+        beside: u64,
+        baselined: Box<Baselined>,
         #[serde(default)]
         elapsed: f64,
     },

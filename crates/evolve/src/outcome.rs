@@ -46,6 +46,9 @@ pub struct Judged {
     /// What the gates saw that explains the score, as short sentences: insights for prompts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub insights: Vec<String>,
+    /// Moves of its levers that the evidence advises: what `levers` tries first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Move>,
     /// On which shape it failed, and where the output errs, a line each: what a fixer is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrong_at: Vec<String>,
@@ -55,11 +58,49 @@ pub struct Judged {
     /// The task's criteria of acceptance, as they stand for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<AcceptRecord>,
+    /// Whether `accept` divides by times of the loop's beginning instead of by some of the same rounds: enough to ask, not to end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
     /// Seconds that it took; GPU seconds are those that a device was held.
     #[serde(default)]
     pub seconds: f64,
     #[serde(default)]
     pub gpu_seconds: f64,
+}
+
+/// A move of a lever that the evidence advises.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Move {
+    pub lever: String,
+    /// Of its value.
+    pub more: bool,
+    /// What is expected: old cost / new cost.
+    pub gain: f64,
+    /// Why, in a word.
+    pub rule: String,
+}
+
+/// What the task's criteria compare with, as it was timed beside one solution when the loop began.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Baselined {
+    /// By name, `sdpa:auto` or a kernel of our own.
+    pub baselines: BTreeMap<String, BaselineTimes>,
+    /// The criteria as they stood for that solution, in common rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accept: Vec<AcceptRecord>,
+    pub seconds: f64,
+    pub gpu_seconds: f64,
+}
+
+/// The times of one baseline by shape and mask.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BaselineTimes {
+    /// The median.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub us: BTreeMap<String, f64>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub missing: BTreeMap<String, String>,
 }
 
 /// Another solution that was measured in the same rounds.
@@ -83,9 +124,11 @@ impl Judged {
             code_sha256: None,
             duplicate_of: None,
             insights: Vec::new(),
+            moves: Vec::new(),
             wrong_at: Vec::new(),
             beside: Vec::new(),
             accept: Vec::new(),
+            provisional: false,
             seconds: 0.0,
             gpu_seconds: 0.0,
         }

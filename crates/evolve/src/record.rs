@@ -1,7 +1,7 @@
 //! The record of a loop (`warpsmith.evolve/1`), made from its state.
 
 use crate::budget::Account;
-use crate::outcome::Beside;
+use crate::outcome::{BaselineTimes, Beside};
 use crate::score::Score;
 use crate::solution::Levers;
 use crate::state::State;
@@ -63,6 +63,12 @@ pub struct EvolveRecord {
     /// The task's criteria as they stand for the best; empty where the task has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<AcceptRecord>,
+    /// Whether they compare with times of the loop's beginning, for it has not come to measure its best once more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
+    /// What the criteria compare with, as it was timed when the loop began.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub baselines: BTreeMap<String, BaselineTimes>,
     /// Why it ended; absent while it can be gone on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
@@ -74,6 +80,8 @@ pub fn record(state: &State, run: RunInfo, environment: Environment) -> EvolveRe
     for judged in state.judged.values().filter(|j| j.duplicate_of.is_none()) {
         *verdicts.entry(word(judged.verdict)).or_insert(0) += 1;
     }
+    // The re-measurement decides, where there was one.
+    let final_word = state.best.and_then(|id| state.remeasured.get(&id).or_else(|| state.judged.get(&id)));
     EvolveRecord {
         schema: EVOLVE_SCHEMA.into(),
         run,
@@ -89,7 +97,9 @@ pub fn record(state: &State, run: RunInfo, environment: Environment) -> EvolveRe
         verdicts,
         spent: state.account.clone(),
         archive: state.archive.members().iter().map(|m| m.id).collect(),
-        accept: state.best.and_then(|id| state.judged.get(&id)).map(|j| j.accept.clone()).unwrap_or_default(),
+        accept: final_word.map(|j| j.accept.clone()).unwrap_or_default(),
+        provisional: final_word.is_some_and(|j| j.provisional),
+        baselines: state.baselined.as_ref().map(|b| b.baselines.clone()).unwrap_or_default(),
         finished: state.finished.clone(),
     }
 }

@@ -64,6 +64,8 @@ impl Table {
         };
         let request = LoopRequest {
             task: "table".into(),
+            task_text: None,
+            ceilings: None,
             shapes: Vec::new(),
             target: String::new(),
             backend: "fake".into(),
@@ -80,6 +82,7 @@ impl Table {
             lessons: None,
             prompts: Default::default(),
             until_accepted: false,
+            compared: Vec::new(),
             times_sha256: None,
         };
         let mut reached = None;

@@ -8,6 +8,7 @@ use crate::space::Space;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use warpsmith_spec::LeverValue;
+use warpsmith_spec::record::CeilingsRecord;
 
 /// The paper's variants: which information a proposer is given, and which operators and population they come with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -76,6 +77,15 @@ pub enum ProposerKind {
     },
 }
 
+/// A task that the program does not carry, as it was read: the loop depends on no file that may change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskText {
+    pub toml: String,
+    /// The reference's file beside it, with its text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<(String, String)>,
+}
+
 /// What the prompts of a proposer outside are made with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRequest {
@@ -116,13 +126,33 @@ pub struct Rules {
     pub regression: f64,
     /// ... on so many shapes is discarded whatever its mean.
     pub regression_shapes: usize,
-    /// The least gain over the start that entry to an elite demands.
+    /// The least gain that entry to the population demands ...
     pub elite_min_speedup: f64,
+    /// ... over this.
+    #[serde(default)]
+    pub elite_against: Against,
+}
+
+/// Over what a gain is demanded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Against {
+    /// What the loop began with.
+    #[default]
+    Baseline,
+    /// What a solution came from; of two parents the better one.
+    Parent,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { announce: 1.03, regression: 1.10, regression_shapes: 2, elite_min_speedup: 1.0 }
+        Rules {
+            announce: 1.03,
+            regression: 1.10,
+            regression_shapes: 2,
+            elite_min_speedup: 1.0,
+            elite_against: Against::Baseline,
+        }
     }
 }
 
@@ -130,6 +160,9 @@ impl Default for Rules {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoopRequest {
     pub task: String,
+    /// Where the task is one of somebody's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_text: Option<TaskText>,
     /// Shapes as typed; empty: the task's default ones.
     pub shapes: Vec<String>,
     pub target: String,
@@ -158,6 +191,12 @@ pub struct LoopRequest {
     /// Whether a best that holds all of the task's criteria of acceptance ends the loop.
     #[serde(default)]
     pub until_accepted: bool,
+    /// What those criteria compare with, by name: timed when the loop begins, and beside a winner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compared: Vec<String>,
+    /// What was measured of the device that times, for prompts; None: nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceilings: Option<CeilingsRecord>,
     /// Where the backend is `fake`: the text of its file, by hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_sha256: Option<String>,

@@ -4,8 +4,8 @@ use crate::archive::{Archive, Status};
 use crate::budget::Account;
 use crate::event::{Effect, Event, Refusal};
 use crate::lessons::Lessons;
-use crate::outcome::Judged;
-use crate::request::LoopRequest;
+use crate::outcome::{Baselined, Judged};
+use crate::request::{Against, LoopRequest};
 use crate::rules::{Step, against_best};
 use crate::score::Score;
 use crate::solution::Solution;
@@ -44,6 +44,8 @@ pub struct State {
     pub best: Option<u64>,
     pub improvements: Vec<Improvement>,
     pub account: Account,
+    /// What the criteria of acceptance compare with; None until it was timed.
+    pub baselined: Option<Baselined>,
     /// Winners that were measured once more.
     pub remeasured: BTreeMap<u64, Judged>,
     /// Requests to a proposer so far, answered or not.
@@ -87,6 +89,7 @@ impl State {
             best: None,
             improvements: Vec::new(),
             account: Account::default(),
+            baselined: None,
             remeasured: BTreeMap::new(),
             turns: 0,
             last_proposal_turn: 0,
@@ -133,6 +136,17 @@ impl State {
             Event::Evaluated { id, judged, elapsed } => {
                 self.evaluated(*id, judged)?;
                 self.account.wall_seconds += elapsed;
+            }
+            Event::Baselined { beside, baselined, elapsed } => {
+                self.open = None;
+                self.account.wall_seconds += elapsed;
+                self.account.seconds += baselined.seconds;
+                self.account.gpu_seconds += baselined.gpu_seconds;
+                if let Some(judged) = self.judged.get_mut(beside) {
+                    judged.accept.clone_from(&baselined.accept);
+                    judged.provisional = true;
+                }
+                self.baselined = Some((**baselined).clone());
             }
             Event::Remeasured { id, judged, elapsed } => {
                 self.open = None;
@@ -201,11 +215,18 @@ impl State {
             self.improvements.push(Improvement { id: solution.id, evaluations, gain, announced });
         }
         let entry = self.request.rules.elite_min_speedup;
-        let speedup = self.score(0).and_then(|start| score.gain_over(start)).map(|g| g.ratio);
+        let speedup = self.demanded_over(solution).and_then(|other| score.gain_over(other)).map(|g| g.ratio);
         if speedup.is_some_and(|s| s < entry) {
             return Status::BelowEntry;
         }
         self.archive.add(solution.id, score.value(), &solution.parents)
+    }
+
+    /// Over what a solution's gain is demanded; parents without a figure give way to the start.
+    fn demanded_over(&self, solution: &Solution) -> Option<&Score> {
+        let parents = solution.parents.iter().filter_map(|p| self.score(*p));
+        let better = parents.min_by(|a, b| a.value().total_cmp(&b.value()));
+        better.filter(|_| self.request.rules.elite_against == Against::Parent).or(self.score(0))
     }
 
     /// A winner that failed when it was measured once more is no solution any more; the best of the others is the best.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use warpsmith_evolve::driver::{Driver, Ended, Evaluator, Journal};
-use warpsmith_evolve::outcome::Beside;
+use warpsmith_evolve::outcome::{BaselineTimes, Baselined, Beside};
 use warpsmith_evolve::rehearse::Table;
-use warpsmith_evolve::request::{LoopRequest, ProposerKind, ReplayLine, Rules};
+use warpsmith_evolve::request::{Against, LoopRequest, ProposerKind, ReplayLine, Rules};
 use warpsmith_evolve::score::{Estimate, Gain, Score, ShapeTime, Timed};
 use warpsmith_evolve::solution::{Levers, Operator};
 use warpsmith_evolve::{Event, Judged, Solution, Space, State, Variant};
@@ -108,6 +108,8 @@ impl Journal for Dies {
 fn request(seed: u64, evaluations: u64, variant: Variant) -> LoopRequest {
     LoopRequest {
         task: "made".into(),
+        task_text: None,
+        ceilings: None,
         shapes: vec![],
         target: "sm_89".into(),
         backend: "ptx_machine".into(),
@@ -124,6 +126,7 @@ fn request(seed: u64, evaluations: u64, variant: Variant) -> LoopRequest {
         lessons: None,
         prompts: Default::default(),
         until_accepted: false,
+        compared: Vec::new(),
         times_sha256: None,
     }
 }
@@ -305,6 +308,8 @@ fn on_exhaustive_times_a_quarter_of_the_evaluations_comes_within_3_percent() {
 struct OnADevice {
     /// Settings whose second measurement finds them wrong, so many of the fastest.
     unmasked: usize,
+    /// Baselines are this much faster in common rounds than when the loop began.
+    faster_later: Option<f64>,
     evaluated: AtomicU64,
     remeasured: AtomicU64,
 }
@@ -323,18 +328,23 @@ impl Evaluator for OnADevice {
             score: Some(Score::Timed(times(&solution.levers))),
             code_sha256: Some(OnADevice::code(&solution.levers)),
             gpu_seconds: 0.5,
-            accept: vec![AcceptRecord {
-                criterion: "speedup(level_00) >= 2".into(),
-                target: ">= 2".into(),
-                actual: Some(times(&solution.levers).time_us),
-                status: if times(&solution.levers).time_us < 50.0 { "held" } else { "missed" }.into(),
-            }],
+            accept: criterion(times(&solution.levers).time_us),
             ..Judged::of(VerdictWord::Passed)
         })
     }
 
     fn code(&self, solution: &Solution) -> Option<String> {
         Some(OnADevice::code(&solution.levers))
+    }
+
+    fn baseline(&self, beside: &Solution) -> Result<Baselined, String> {
+        let times = BaselineTimes { us: [("tiny".to_string(), 100.0)].into(), ..BaselineTimes::default() };
+        Ok(Baselined {
+            baselines: [("peer:x".to_string(), times)].into(),
+            accept: criterion(times_of(beside)),
+            seconds: 1.0,
+            gpu_seconds: 0.0,
+        })
     }
 
     fn remeasure(&self, solution: &Solution, beside: &[Solution]) -> Result<Judged, String> {
@@ -350,11 +360,23 @@ impl Evaluator for OnADevice {
         });
         Ok(Judged {
             beside: beside.collect(),
+            accept: criterion(own.time_us * self.faster_later.unwrap_or(1.0)),
             score: Some(Score::Timed(own)),
             gpu_seconds: 2.0,
             ..Judged::of(VerdictWord::Passed)
         })
     }
+}
+
+fn times_of(solution: &Solution) -> f64 {
+    times(&solution.levers).time_us
+}
+
+/// Of a baseline of 100 us.
+fn criterion(us: f64) -> Vec<AcceptRecord> {
+    let status = if us < 50.0 { "held" } else { "missed" };
+    let (criterion, target) = ("speedup(peer:x) >= 2".into(), ">= 2".into());
+    vec![AcceptRecord { criterion, target, actual: Some(100.0 / us), status: status.into() }]
 }
 
 fn on_a_device(request: LoopRequest, device: &OnADevice) -> State {
@@ -364,7 +386,7 @@ fn on_a_device(request: LoopRequest, device: &OnADevice) -> State {
     let mut driver = Driver { state, journal: &mut journal, evaluator: device, asker: None, observe: &mut |_, _| {} };
     assert_eq!(driver.run(&|| false).unwrap(), Ended::Finished);
     let state = driver.state.clone();
-    assert_eq!(warpsmith_evolve::rerun::differences(&journal.events), None);
+    assert_eq!(warpsmith_evolve::rerun::differences(&journal.events, None), None);
     assert_eq!(State::fold(&journal.events).unwrap(), state);
     state
 }
@@ -419,6 +441,42 @@ fn what_the_task_demands_can_end_the_loop() {
     assert_eq!(on_a_device(request(2, 1000, Variant::Free), &OnADevice::default()).account.evaluations, 54);
 }
 
+/// What seems to hold while it is divided by times of the beginning does not end the loop; what holds in common rounds does.
+#[test]
+fn only_a_measurement_in_common_rounds_accepts() {
+    let until =
+        || LoopRequest { until_accepted: true, compared: vec!["peer:x".into()], ..request(2, 100, Variant::Free) };
+    for (later, ends) in [(1.0, true), (1.5, true), (100.0, false)] {
+        let device = || OnADevice { faster_later: Some(later), ..OnADevice::default() };
+        let first = Event::Started { request: Box::new(until()), start: Box::new(start(worst())) };
+        let go_on = |events: Vec<Event>, after: usize| {
+            let device = device();
+            let state = State::fold(&events).unwrap();
+            let mut journal = Dies { events, after };
+            let observe = &mut |_: &Event, _: &State| {};
+            let mut driver = Driver { state, journal: &mut journal, evaluator: &device, asker: None, observe };
+            let ended = driver.run(&|| false).is_ok();
+            (driver.state.clone(), ended, journal.events)
+        };
+        let (state, _, events) = go_on(vec![first.clone()], usize::MAX);
+        assert_eq!(warpsmith_evolve::rerun::differences(&events, None), None);
+        let best = state.best.unwrap();
+        let timed = events.iter().filter(|e| matches!(e, Event::Baselined { .. })).count();
+        assert_eq!((timed, state.finished.as_deref().unwrap().contains("holds all criteria")), (1, ends), "{later}");
+        assert_eq!(state.remeasured[&best].accepted(), ends, "{later}");
+        let record = warpsmith_evolve::record(&state, run(), environment());
+        assert!(!record.provisional && record.baselines.contains_key("peer:x"));
+        assert_eq!(record.accept[0].status == "held", ends);
+        let in_vain = state.remeasured.values().any(|again| !again.accepted());
+        assert!(in_vain || ends, "none seemed to hold");
+        for kill in 1..events.len() {
+            let (_, ended, cut) = go_on(vec![first.clone()], kill);
+            assert!(!ended);
+            assert!(go_on(cut, usize::MAX).0 == state, "killed at event {kill}");
+        }
+    }
+}
+
 #[test]
 fn an_elite_that_nobody_may_enter_stays_empty_and_the_search_goes_on() {
     let rules = Rules { elite_min_speedup: 100.0, ..Rules::default() };
@@ -430,5 +488,15 @@ fn an_elite_that_nobody_may_enter_stays_empty_and_the_search_goes_on() {
     assert!(!state.archive.members().is_empty());
     for member in state.archive.members() {
         assert!(state.score(member.id).unwrap().gain_over(&start).unwrap().ratio >= 1.5);
+    }
+    // Against its parent a solution has to be better than the better one of two.
+    let rules = Rules { elite_min_speedup: 1.1, elite_against: Against::Parent, ..Rules::default() };
+    let state = on_a_device(LoopRequest { rules, ..request(2, 40, Variant::Full) }, &OnADevice::default());
+    assert!(!state.archive.members().is_empty());
+    for member in state.archive.members() {
+        for parent in &state.solutions[member.id as usize].parents {
+            let gain = state.score(member.id).unwrap().gain_over(state.score(*parent).unwrap()).unwrap();
+            assert!(gain.ratio >= 1.1, "{gain:?}");
+        }
     }
 }

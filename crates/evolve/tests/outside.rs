@@ -17,6 +17,7 @@ use warpsmith_evolve::outcome::{Brief, Resources};
 use warpsmith_evolve::prompt::{Prompts, Sheet};
 use warpsmith_evolve::proposer::outside::{Outside, Speaker};
 use warpsmith_evolve::request::{LoopRequest, PromptRequest, ProposerKind, Rules};
+use warpsmith_evolve::rerun::{Recorded, differences};
 use warpsmith_evolve::score::{Estimate, Score};
 use warpsmith_evolve::solution::{Levers, Operator};
 use warpsmith_evolve::{Event, Judged, Solution, Space, State, Variant};
@@ -105,6 +106,8 @@ impl Journal for Memory {
 fn request(variant: Variant, proposer: ProposerKind, budget: &str) -> LoopRequest {
     LoopRequest {
         task: "fp8_sdpa".into(),
+        task_text: None,
+        ceilings: None,
         shapes: vec!["tiny".into()],
         target: "sm_89".into(),
         backend: "ptx_machine".into(),
@@ -121,6 +124,7 @@ fn request(variant: Variant, proposer: ProposerKind, budget: &str) -> LoopReques
         lessons: Some(LESSONS.into()),
         prompts: PromptRequest::default(),
         until_accepted: false,
+        compared: Vec::new(),
         times_sha256: None,
     }
 }
@@ -198,6 +202,14 @@ impl Rig {
     fn whole(&mut self, speaker: Speaker) -> State {
         assert_eq!(self.drive(speaker, usize::MAX, &|| false).unwrap(), Ended::Finished);
         self.state()
+    }
+
+    /// What working the journal through again finds, answers read anew.
+    fn rerun(&self) -> Option<String> {
+        let outside = self.outside(Speaker::Nobody);
+        let text = |sha: &str| self.texts.lock().unwrap().get(sha).cloned().ok_or_else(|| "gone".to_string());
+        let recorded = Recorded { asker: &outside, text: &text, hash: text_hash };
+        differences(&self.events, Some(&recorded))
     }
 
     fn state(&self) -> State {
@@ -299,9 +311,28 @@ fn all_variants_run_to_their_end_with_every_format() {
             );
             assert!(state.account.tokens > 3000 && state.account.calls == state.turns, "{at}: {:?}", state.account);
             prompts_hold_what_the_variant_says(variant, &server.prompts(), &at);
-            assert_eq!(warpsmith_evolve::rerun::differences(&rig.events), None, "{at}");
+            assert_eq!(rig.rerun(), None, "{at}");
         }
     }
+}
+
+#[test]
+fn an_answer_or_a_prompt_that_is_another_one_now_is_found() {
+    let server = Server::start(|n, _| script(n));
+    let mut rig = Rig::new(request(Variant::Full, openai(), "evaluations=4,calls=9"), START);
+    rig.whole(model(Provider::OpenAi, &server));
+    assert_eq!(rig.rerun(), None);
+    let answered = rig.events.iter().find_map(|e| match e {
+        Event::Answered { answer_sha256, .. } => answer_sha256.clone(),
+        _ => None,
+    });
+    let kept = rig.texts.lock().unwrap().insert(answered.clone().unwrap(), replace("faster", "1000", "901")).unwrap();
+    assert!(rig.rerun().is_some_and(|why| why.contains("answer is read in another way")));
+    rig.texts.lock().unwrap().insert(answered.unwrap(), kept);
+    if let Event::Started { request, .. } = &mut rig.events[0] {
+        request.prompts.templates.insert("format.md".into(), "Answer.".into());
+    }
+    assert!(rig.rerun().is_some_and(|why| why.contains("prompt is another one")));
 }
 
 fn prompts_hold_what_the_variant_says(variant: Variant, prompts: &[String], at: &str) {
@@ -394,7 +425,7 @@ fn killed_at_every_event_a_call_without_answer_is_made_and_counted_again() {
             });
             assert!(again || turn == 8, "killed at {kill}");
         }
-        assert_eq!(warpsmith_evolve::rerun::differences(&killed.events), None, "killed at {kill}");
+        assert_eq!(killed.rerun(), None, "killed at {kill}");
     }
 }
 
@@ -534,7 +565,7 @@ fn islands_take_turns() {
     let homes: std::collections::BTreeSet<u64> = asked.collect();
     assert!(homes.len() > 1, "every turn went on from #{homes:?}");
     assert!(state.archive.islands().len() == 2 && state.archive.islands().iter().all(|i| i.len() <= 2));
-    assert_eq!(warpsmith_evolve::rerun::differences(&rig.events), None);
+    assert_eq!(rig.rerun(), None);
 }
 
 #[test]
@@ -566,7 +597,7 @@ fn what_the_last_call_brought_is_judged() {
         // Two variants of one call, and the start.
         assert_eq!((state.account.calls, state.account.evaluations), (1, 3), "{budget}");
         assert!(state.pending().is_empty() && state.finished.as_deref().unwrap().contains(reached), "{budget}");
-        assert_eq!(warpsmith_evolve::rerun::differences(&rig.events), None, "{budget}");
+        assert_eq!(rig.rerun(), None, "{budget}");
     }
 }
 
@@ -586,7 +617,7 @@ fn a_server_that_is_gone_leaves_a_loop_that_can_be_gone_on_with() {
     back.store(true, std::sync::atomic::Ordering::SeqCst);
     let state = rig.whole(model(Provider::OpenAi, &server));
     assert_eq!(state.account.evaluations, 6);
-    assert_eq!(warpsmith_evolve::rerun::differences(&rig.events), None);
+    assert_eq!(rig.rerun(), None);
 }
 
 #[test]

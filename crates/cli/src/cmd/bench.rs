@@ -162,6 +162,14 @@ fn timer(common: &Common, args: &BenchArgs) -> Result<Option<Timer>, CliError> {
     }
 }
 
+/// Peers on that device. PyTorch takes seconds to come up: it does so while gates 1 and 2 are run.
+pub(crate) fn python_peers(gpu: &GpuBackend, python: Option<&Path>) -> PythonPeers {
+    let mut options = baseline::Options::new(python, warpsmith_builtin::baseline_program());
+    options.command.remote.clone_from(&gpu.options().command.remote);
+    options.device_uuid = Some(gpu.device().uuid.clone());
+    PythonPeers::start(options)
+}
+
 /// Finds who times; without a device, where that is allowed, gates 1 and 2 on the CPU decide.
 fn go(
     common: &Common,
@@ -218,13 +226,7 @@ fn judge(
     let peers: Box<dyn Peers + '_> = match &timer {
         Timer::Fake(fake) => Box::new(FakePeers(fake)),
         Timer::Gpu(_) if baselines.peers.values().all(Vec::is_empty) => Box::new(NoPeers(String::new())),
-        Timer::Gpu(gpu) => {
-            // PyTorch takes seconds to come up: it does so while gates 1 and 2 are run.
-            let mut options = baseline::Options::new(args.python.as_deref(), warpsmith_builtin::baseline_program());
-            options.command.remote.clone_from(&gpu.options().command.remote);
-            options.device_uuid = Some(gpu.device().uuid.clone());
-            Box::new(PythonPeers::start(options))
-        }
+        Timer::Gpu(gpu) => Box::new(python_peers(gpu, args.python.as_deref())),
     };
     let sanitizer = match &timer {
         Timer::Gpu(gpu) => Some(ForFaults(Sanitizer::new(gpu))),

@@ -1,27 +1,29 @@
 //! `warpsmith evolve`: a loop begun, gone on with or worked through again; told while it runs, and left with its record.
 
 use super::check;
-use crate::args::{Common, EvolveArgs, StartArg};
+use crate::args::{AgainstArg, Common, EvolveArgs, StartArg};
 use crate::artifacts::Artifacts;
 use crate::catalog::{Catalog, Entry};
 use crate::error::CliError;
 use crate::evolve::{Bench, Gates};
 use crate::evolve_text::{Observed, Outcomes};
-use crate::evolve_timed::{self, TimedEvaluator, Timing};
+use crate::evolve_timed::{self, Compared, TimedEvaluator, Timing};
 use crate::{interrupt, output, paths, progress, proposer, session};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Instant;
-use warpsmith_eval::Subject;
 use warpsmith_evolve::driver::{Asker, Driver, DriverError, Ended, Evaluator, Journal};
 use warpsmith_evolve::lessons::Lessons;
-use warpsmith_evolve::proposer::outside::Speaker;
-use warpsmith_evolve::request::Rules;
+use warpsmith_evolve::proposer::outside::{Outside, Speaker};
+use warpsmith_evolve::request::{Against, Rules};
+use warpsmith_evolve::rerun::{Recorded, differences};
 use warpsmith_evolve::solution::{Levers, Operator};
 use warpsmith_evolve::{
     Budget, Event, EvolveRecord, LoopRequest, ProposerKind, Solution, Space, State, Variant, estimate, record,
 };
-use warpsmith_spec::record::Environment;
-use warpsmith_spec::{Candidate, LeverRequest, Setting};
+use warpsmith_spec::record::{Environment, is_peer};
+use warpsmith_spec::task::Task;
+use warpsmith_spec::{Candidate, LeverRequest};
 use warpsmith_store::{LoopDir, text_hash};
 
 /// Where no file is named: the ladder's kernel with the largest lever space.
@@ -74,7 +76,8 @@ fn begin(common: &Common, args: &EvolveArgs) -> Result<i32, CliError> {
     if common.out.is_none() {
         folder.mark_latest();
     }
-    drive(common, folder, state, &gates, timing.as_ref(), &catalog, speaker)
+    let seats = Seats { timing: timing.as_ref(), speaker, python: args.python.clone() };
+    drive(common, folder, state, &gates, &catalog, seats)
 }
 
 /// The candidate that the loop begins with, and whether it fits the task.
@@ -122,15 +125,13 @@ fn request(
     if !(args.elite_min_speedup.is_finite() && args.elite_min_speedup >= 0.0) {
         return Err(CliError::usage("wrong-usage", "--elite-min-speedup takes a number of at least 0"));
     }
-    if args.until_accepted && catalog.tasks.find(&candidate.task)?.accept.is_empty() {
-        return Err(CliError::usage("wrong-usage", format!("the task {} has no [accept] criteria", candidate.task))
-            .hint("leave --until-accepted out, or write them in the task's task.toml"));
-    }
     let variant = args.variant.variant();
     let source = String::from_utf8_lossy(candidate.source.as_bytes()).into_owned();
     let lines = || crate::evolve::replay_lines(catalog, entry, args);
     let request = LoopRequest {
         task: candidate.task.clone(),
+        task_text: catalog.own_task.clone(),
+        ceilings: timing.and_then(|t| super::doctor_gpu::measured(&t.device_name())),
         shapes: args.shapes.clone(),
         target,
         backend: timing.map_or("ptx_machine", Timing::word).into(),
@@ -138,7 +139,14 @@ fn request(
         variant,
         population: args.population.unwrap_or_else(|| variant.population()),
         proposer: proposer::kind(args, &lines)?,
-        rules: Rules { elite_min_speedup: args.elite_min_speedup, ..Rules::default() },
+        rules: Rules {
+            elite_min_speedup: args.elite_min_speedup,
+            elite_against: match args.elite_against {
+                AgainstArg::Baseline => Against::Baseline,
+                AgainstArg::Parent => Against::Parent,
+            },
+            ..Rules::default()
+        },
         budget: args.budget.parse::<Budget>().map_err(|e| CliError::usage("wrong-usage", e.to_string()))?,
         fixes: args.outside.fixes,
         seed: args.seed,
@@ -147,6 +155,7 @@ fn request(
         lessons: proposer::lessons(args)?,
         prompts: proposer::prompts(args)?,
         until_accepted: args.until_accepted,
+        compared: compared(catalog, args, catalog.tasks.find(&candidate.task)?)?,
         times_sha256: timing.and_then(|t| t.file.as_deref()).map(text_hash),
     };
     let start = Solution {
@@ -202,13 +211,30 @@ fn resume(common: &Common, run: &Path, args: &EvolveArgs) -> Result<i32, CliErro
     }
     let (folder, events) = LoopDir::open::<Event>(run)?;
     let state = State::fold(&events).map_err(|e| unreadable(run, &e.to_string()))?;
-    let catalog = Catalog::new()?;
+    let catalog = catalog_of(&state.request)?;
     let entries = crate::evolve::entries(&catalog, run, &state)?;
     let gates = Gates::new(&catalog, &(&state.request).into(), entries, args.workers, run)?;
     let text = state.request.times_sha256.as_ref().map(|sha| LoopDir::text(run, sha)).transpose()?;
     let timing = if state.finished.is_some() { None } else { Timing::again(common, args, &state.request, text)? };
     let speaker = proposer::speaker(&state.request, args.outside.key_file.as_deref())?;
-    drive(common, folder, state, &gates, timing.as_ref(), &catalog, speaker)
+    let seats = Seats { timing: timing.as_ref(), speaker, python: args.python.clone() };
+    drive(common, folder, state, &gates, &catalog, seats)
+}
+
+/// What there is, with the loop's own task.
+fn catalog_of(request: &LoopRequest) -> Result<Catalog, CliError> {
+    let mut catalog = Catalog::new()?;
+    if let Some(text) = &request.task_text {
+        catalog.take_task(&request.task, text)?;
+    }
+    Ok(catalog)
+}
+
+/// Who is there besides the loop.
+struct Seats<'a> {
+    timing: Option<&'a Timing>,
+    speaker: Option<Speaker>,
+    python: Option<PathBuf>,
 }
 
 fn drive(
@@ -216,10 +242,10 @@ fn drive(
     folder: LoopDir,
     state: State,
     gates: &Gates,
-    timing: Option<&Timing>,
     catalog: &Catalog,
-    speaker: Option<Speaker>,
+    seats: Seats,
 ) -> Result<i32, CliError> {
+    let Seats { timing, speaker, python } = seats;
     let path = folder.path().to_path_buf();
     let mut outside =
         speaker.map(|s| proposer::outside(catalog, &state.request, gates.workloads(), s, &path)).transpose()?;
@@ -236,8 +262,8 @@ fn drive(
         None => &on_machine,
         Some(timing) => {
             timed = TimedEvaluator {
-                named: criteria(catalog, gates, &state)?,
-                until_accepted: state.request.until_accepted,
+                compared: criteria(catalog, &state, python)?,
+                known: Mutex::default(),
                 gates: gates.evaluator(&artifacts, &bench),
                 timing,
             };
@@ -257,17 +283,36 @@ fn drive(
     finish(common, &journal.folder, &state, &artifacts, ended)
 }
 
-/// The kernels that the task's criteria compare with.
-fn criteria(catalog: &Catalog, gates: &Gates, state: &State) -> Result<Vec<(String, Subject, Setting)>, CliError> {
-    let Some(start) = state.solutions.first() else { return Ok(Vec::new()) };
-    let subject = gates.subject(start)?;
-    let mut found = Vec::new();
-    for name in evolve_timed::named(&subject) {
+/// What the task's criteria compare with.
+fn criteria(catalog: &Catalog, state: &State, python: Option<PathBuf>) -> Result<Compared, CliError> {
+    let (peers, own): (Vec<_>, Vec<_>) = state.request.compared.iter().cloned().partition(|n| is_peer(n));
+    let mut compared = Compared { peers, python, ..Compared::default() };
+    for name in own {
         let entry = catalog.find(&name)?;
         let setting = entry.candidate.default_setting();
-        found.push((name, check::subject(catalog, &entry)?, setting));
+        compared.own.push((name, check::subject(catalog, &entry)?, setting));
     }
-    Ok(found)
+    Ok(compared)
+}
+
+/// What is timed for `--until-accepted`, by name, once it is known that it can be found.
+fn compared(catalog: &Catalog, args: &EvolveArgs, task: &Task) -> Result<Vec<String>, CliError> {
+    if !args.until_accepted {
+        return Ok(Vec::new());
+    }
+    if task.accept.is_empty() {
+        return Err(CliError::usage("wrong-usage", format!("the task {} has no [accept] criteria", task.name))
+            .hint("leave --until-accepted out, or write them in the task's task.toml"));
+    }
+    let names = evolve_timed::named(task);
+    for name in &names {
+        if is_peer(name) {
+            warpsmith_eval::baseline::Name::parse(name)?;
+        } else {
+            catalog.find(name)?;
+        }
+    }
+    Ok(names)
 }
 
 /// A driver's own failure. What the proposer could not be asked for is its environment's; the rest is ours.
@@ -344,11 +389,15 @@ fn exit_code(record: &EvolveRecord) -> i32 {
     i32::from(!record.best.as_ref().is_some_and(|b| passed(b.verdict)))
 }
 
-/// Works a journal through again, without GPU, model or evaluation, and says whether it arrives at the same state.
+/// Works a journal through again, without GPU, model or evaluation: prompts are made and recorded answers read anew. Says whether it arrives at the same state.
 fn rerun(common: &Common, run: &Path) -> Result<i32, CliError> {
     let events = LoopDir::read::<Event>(run)?;
     let state = State::fold(&events).map_err(|e| unreadable(run, &e.to_string()))?;
-    let differing = warpsmith_evolve::rerun::differences(&events);
+    let catalog = catalog_of(&state.request)?;
+    let outside = again(&catalog, &state, run)?;
+    let text_of = |sha: &str| LoopDir::text(run, sha).map_err(|e| e.to_string());
+    let recorded = outside.as_ref().map(|asker| Recorded { asker, text: &text_of, hash: text_hash });
+    let differing = differences(&events, recorded.as_ref());
     let record = record(&state, session::info(run), session::environment(None));
     let members: Vec<String> = state.archive.members().iter().map(|m| format!("#{} {}", m.id, m.value)).collect();
     if common.json {
@@ -361,6 +410,16 @@ fn rerun(common: &Common, run: &Path) -> Result<i32, CliError> {
         Some(why) => Err(CliError::environment("rerun-differs", format!("{}: {why}", run.display()))
             .hint("was the journal made by another version of warpsmith?")),
     }
+}
+
+/// What made the prompts and read the answers, where a proposer outside was asked.
+fn again<'a>(catalog: &'a Catalog, state: &State, run: &Path) -> Result<Option<Outside<'a>>, CliError> {
+    if !state.request.proposer.is_external() {
+        return Ok(None);
+    }
+    let entries = crate::evolve::entries(catalog, run, state)?;
+    let gates = Gates::new(catalog, &(&state.request).into(), entries, None, run)?;
+    proposer::outside(catalog, &state.request, gates.workloads(), Speaker::Nobody, run).map(Some)
 }
 
 fn text(record: &EvolveRecord) -> Result<String, CliError> {

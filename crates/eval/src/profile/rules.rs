@@ -41,6 +41,21 @@ struct Lever {
     why: String,
     gain: [f64; 2],
     effort: String,
+    /// `STAGES+`: the kernel's lever of that name, and whether more or less of it is advised.
+    #[serde(default)]
+    moves: Vec<String>,
+}
+
+/// A move of a kernel's own lever that the rules advise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Move {
+    /// `STAGES`
+    pub lever: String,
+    pub more: bool,
+    /// Expected: old time / new time.
+    pub gain: f64,
+    /// The rule that says so.
+    pub rule: String,
 }
 
 /// A table of rules.
@@ -75,6 +90,9 @@ impl Rules {
                 return Err(format!("lever {:?}: effort is minutes, hours or days", lever.name));
             }
         }
+        if let Some(wrong) = own.lever.iter().flat_map(|l| &l.moves).find(|m| parsed(m).is_none()) {
+            return Err(format!("the move {wrong:?} is a lever's name with + or - behind it"));
+        }
         own.bound.append(&mut self.bound);
         own.lever.append(&mut self.lever);
         Ok(own)
@@ -90,6 +108,23 @@ impl Rules {
             why: bound.why.clone(),
             proof: proof(&bound.when, figures)?,
         })
+    }
+
+    /// Moves of kernels' own levers that rules whose conditions hold advise; of two about one lever the one that promises more.
+    pub fn moves(&self, figures: &Figures) -> Vec<Move> {
+        let mut found: Vec<Move> = Vec::new();
+        for rule in self.lever.iter().filter(|l| proof(&l.when, figures).is_some()) {
+            let gain = (rule.gain[0] * rule.gain[1]).sqrt();
+            for (lever, more) in rule.moves.iter().filter_map(|m| parsed(m)) {
+                let new = Move { lever: lever.into(), more, gain, rule: rule.name.clone() };
+                match found.iter_mut().find(|m| m.lever == lever) {
+                    Some(known) if known.gain >= gain => {}
+                    Some(known) => *known = new,
+                    None => found.push(new),
+                }
+            }
+        }
+        found
     }
 
     /// Levers whose conditions hold, each once: the largest expected gain first, then the smaller effort.
@@ -115,6 +150,13 @@ impl Rules {
         found.truncate(MAX_ADVICE);
         found
     }
+}
+
+/// A lever's name, and whether more of it is advised.
+fn parsed(text: &str) -> Option<(&str, bool)> {
+    let more = text.ends_with('+');
+    let name = text.strip_suffix(['+', '-'])?;
+    (!name.is_empty()).then_some((name, more))
 }
 
 /// The figures that the conditions speak of, if all hold.
@@ -179,6 +221,18 @@ mod tests {
     }
 
     #[test]
+    fn moves_of_levers_are_named_once_each_with_the_most_that_is_promised() {
+        let rules = Rules::built_in();
+        let moves = rules.moves(&figures(&[("bank_conflicts", 0.5), ("filled", 0.3), ("spill_bytes", 64.0)]));
+        let told: Vec<(&str, bool, &str)> = moves.iter().map(|m| (m.lever.as_str(), m.more, m.rule.as_str())).collect();
+        for want in [("SWIZZLE", true, "swizzle"), ("BLOCK_M", false, "split_kv"), ("BLOCK_N", false, "spills")] {
+            assert!(told.contains(&want), "{told:?}");
+        }
+        assert!(rules.moves(&Figures::new()).is_empty());
+        assert!(rules.lever.iter().flat_map(|l| &l.moves).all(|m| parsed(m).is_some()));
+    }
+
+    #[test]
     fn people_add_rules() {
         let own = "[[lever]]\nname = \"mine\"\ntitle = \"t\"\nwhen = { waves = { below = 1.0 } }\nwhy = \"w\"\ngain = [2.0, 9.0]\neffort = \"minutes\"\n";
         let rules = Rules::built_in().with(own).unwrap();
@@ -188,6 +242,7 @@ mod tests {
             ("[[lever]]\nnmae = \"x\"\n", "unknown field"),
             (&own.replace("[2.0, 9.0]", "[9.0, 2.0]"), "gain is"),
             (&own.replace("minutes", "weeks"), "effort is"),
+            (&format!("{own}moves = [\"STAGES\"]\n"), "a lever's name with"),
         ] {
             let error = Rules::default().with(text).unwrap_err();
             assert!(error.contains(what), "{error}");

@@ -46,6 +46,14 @@ pub fn blocks(answer: &str) -> Vec<Block> {
     for piece in pieces {
         match piece {
             Piece::Prose(line) => gather.prose(line),
+            // An answer as JSON with prose around it.
+            Piece::Code { tag, text, .. }
+                if tag.starts_with("json")
+                    && let Some(found) = from_json(&text) =>
+            {
+                gather.flush();
+                gather.done.extend(found);
+            }
             Piece::Code { tag, text, closed } => gather.code(&tag, text, closed),
         }
     }
@@ -213,6 +221,15 @@ fn classify(tag: &str, text: String, closed: bool) -> Body {
     if text.contains("__global__") { Body::Source { text, closed } } else { Body::Nothing }
 }
 
+/// Code as JSON has it: some put it into a fence there too.
+fn unfenced(code: &str) -> Body {
+    let fenced = pieces(code).into_iter().find_map(|p| match p {
+        Piece::Code { tag, text, closed } => Some(classify(&tag, text, closed)),
+        Piece::Prose(_) => None,
+    });
+    fenced.filter(|_| code.trim_start().starts_with(['`', '~'])).unwrap_or_else(|| classify("", code.to_string(), true))
+}
+
 /// An answer that is JSON: an object, a list of them, or an object that holds such a list.
 fn from_json(answer: &str) -> Option<Vec<Block>> {
     let trimmed = answer.trim();
@@ -243,7 +260,7 @@ fn from_json(answer: &str) -> Option<Vec<Block>> {
             _ => Vec::new(),
         };
         let body = text(&["code", "source", "candidate", "kernel", "diff"])
-            .map_or(Body::Nothing, |code| classify("", code.replace("\r\n", "\n"), true));
+            .map_or(Body::Nothing, |code| unfenced(&code.replace("\r\n", "\n")));
         Block { name: text(&["name"]), thought: text(&["thought", "rationale"]), set, body }
     });
     Some(blocks.collect())

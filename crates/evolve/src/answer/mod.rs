@@ -114,17 +114,24 @@ fn with_front_matter(text: &str, base: Option<&str>) -> String {
     }
 }
 
-/// Thoughts in tags are no part of an answer.
+/// Thoughts in tags are no part of an answer; one that is never closed stays.
 fn without_thinking(answer: &str) -> String {
     let mut text = answer.to_string();
     for tag in ["think", "thinking", "reasoning"] {
         let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
-        while let Some(from) = text.find(&open) {
-            match text[from..].find(&close) {
-                Some(to) => text.replace_range(from..from + to + close.len(), ""),
-                None => break,
-            }
+        let mut kept = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some(from) = rest.find(&open) {
+            let Some(to) = rest[from..].find(&close) else { break };
+            kept.push_str(&rest[..from]);
+            rest = &rest[from + to + close.len()..];
         }
+        // Some servers send the end of the thoughts without their beginning, which was part of the prompt.
+        match rest.find(&close).filter(|at| rest.find(&open).is_none_or(|open| open > *at)) {
+            Some(at) => kept = rest[at + close.len()..].to_string(),
+            None => kept.push_str(rest),
+        }
+        text = kept;
     }
     text
 }

@@ -23,9 +23,14 @@ fn whole_kernels_in_every_wrapping() {
         format!("```cuda\n{OTHER}"),
         serde_json::json!({"name": "a", "thought": "b", "code": OTHER}).to_string(),
         format!("```json\n{}\n```", serde_json::json!({"variants": [{"source": OTHER}]})),
+        format!("Here it is:\n```json\n{}\n```\nGood luck!", serde_json::json!({"name": "a", "code": OTHER})),
+        serde_json::json!({"name": "a", "code": format!("```cuda\n{OTHER}```")}).to_string(),
+        format!("I could ```cuda\nnothing __global__\n``` no</think>\n```cuda\n{OTHER}```"),
+        format!("<think>a</think><think>b</think>c</think>\n```cuda\n{OTHER}```"),
+        format!("{}```cuda\n{OTHER}```", "<think></think>".repeat(60_000)),
         format!("```cuda\n{OTHER}```\nAgain:\n```cuda\n{OTHER}```"),
     ] {
-        assert_eq!(texts(&answer), [OTHER], "{answer}");
+        assert_eq!(texts(&answer), [OTHER], "{}", shortened(&answer, 400));
     }
     let bare = OTHER.split_once('\n').unwrap().1;
     assert_eq!(texts(&format!("```cuda\n{bare}```")), [front_matter(BASE) + bare]);

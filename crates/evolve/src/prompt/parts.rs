@@ -2,6 +2,7 @@
 
 use super::sheet::{Header, Sheet};
 use crate::answer::shortened;
+use crate::request::Against;
 use crate::score::Score;
 use crate::solution::{Levers, Solution};
 use crate::state::State;
@@ -105,7 +106,12 @@ impl Parts {
             }
         }
         if variant.has_history() && state.archive.members().is_empty() && state.best.is_some() {
-            parts.demanded = Some(state.request.rules.elite_min_speedup.to_string());
+            let rules = &state.request.rules;
+            let over = match rules.elite_against {
+                Against::Baseline => "the start",
+                Against::Parent => "what they come from",
+            };
+            parts.demanded = Some(format!("{} times as good as {over}", rules.elite_min_speedup));
         }
         if variant.has_insights() {
             // What the gates saw of a failed one stands beside it.

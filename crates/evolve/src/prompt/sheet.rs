@@ -4,6 +4,7 @@ use crate::estimate;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use warpsmith_spec::formula::Formula;
+use warpsmith_spec::record::CeilingsRecord;
 use warpsmith_spec::task::{Base, ElementType, Role, Task, When};
 use warpsmith_spec::workload::Workload;
 
@@ -65,6 +66,15 @@ impl Sheet {
             announce: format!("{}", libm::round((announce - 1.0) * 1000.0) / 10.0),
             all_headers: headers.iter().map(|(name, text)| Header { name: name.clone(), text: text.clone() }).collect(),
         }
+    }
+}
+
+impl Sheet {
+    /// With what was measured of the device that times.
+    #[must_use]
+    pub fn with(mut self, ceilings: Option<&CeilingsRecord>) -> Sheet {
+        self.device.extend(ceilings.and_then(measured));
+        self
     }
 }
 
@@ -147,4 +157,48 @@ fn device_lines(name: &str) -> Vec<String> {
             d.dram_bytes, d.l2_bytes
         ),
     ]
+}
+
+/// What micro-kernels reached on the device itself, in a line.
+fn measured(c: &CeilingsRecord) -> Option<String> {
+    let figures = [
+        ("DRAM", c.dram_gb, "GB/s"),
+        ("L2", c.l2_gb, "GB/s"),
+        ("shared memory", c.shared_gb, "GB/s"),
+        ("products of FP8", c.fp8_tflops, "TFLOP/s"),
+        ("of FP16", c.fp16_tflops, "TFLOP/s"),
+        ("f32 arithmetic", c.fp32_tflops, "TFLOP/s"),
+        ("exponentials", c.exp_tera, "10^12/s"),
+    ];
+    let told: Vec<String> =
+        figures.into_iter().filter_map(|(what, x, unit)| Some(format!("{what} {} {unit}", Short(x?)))).collect();
+    let clock = c.sm_mhz.map_or_else(String::new, |mhz| format!(", at {mhz} MHz"));
+    (!told.is_empty()).then(|| format!("Measured on this device, the most that it gives{clock}: {}", told.join(", ")))
+}
+
+/// A figure with the digits that it is worth.
+struct Short(f64);
+
+impl std::fmt::Display for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        if self.0 < 100.0 { write!(f, "{:.2}", self.0) } else { write!(f, "{:.0}", self.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_told_and_nothing_else() {
+        let some = CeilingsRecord {
+            sm_mhz: Some(1980),
+            dram_gb: Some(4123.4),
+            exp_tera: Some(4.181),
+            ..CeilingsRecord::default()
+        };
+        let line = measured(&some).unwrap();
+        assert!(line.ends_with(", at 1980 MHz: DRAM 4123 GB/s, exponentials 4.18 10^12/s"), "{line}");
+        assert_eq!(measured(&CeilingsRecord::default()), None);
+    }
 }

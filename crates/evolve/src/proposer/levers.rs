@@ -9,16 +9,20 @@
 
 use super::surrogate::Surrogate;
 use crate::decide::Action;
+use crate::outcome::Move;
 use crate::solution::{Levers, Operator, Solution, difference};
 use crate::space::Space;
 use crate::state::State;
 use std::collections::BTreeSet;
+use warpsmith_spec::LeverValue;
 
 /// A move of a later kind is made where one of an earlier kind promises less than this share of what it does.
 const SHARE: f64 = 0.95;
 /// Moves in vain since the best was found after which pairs are moves too, and any other place in the space.
 const PAIRS_AFTER: usize = 1;
 const RESTARTS_AFTER: usize = 3;
+/// What advice may make of an expectation.
+const MOST_ADVICE: f64 = 1.5;
 
 /// The next setting to try; None where all were.
 pub fn next(state: &State) -> Option<Action> {
@@ -29,8 +33,12 @@ pub fn next(state: &State) -> Option<Action> {
     let space = &state.request.space;
     let draws = state.draws(2);
     let surrogate = Surrogate::of(state);
-    // What earlier loops learned scales what is expected; without lessons the factor is 1.
-    let prior = |i: usize| state.lessons.prior(&state.request, &parent.levers, &space.settings[i]);
+    // What earlier loops learned, and what the evidence about the parent advises, scale what is expected; without them the factor is 1.
+    let advice = state.judged.get(&parent.id).map_or(&[][..], |j| j.moves.as_slice());
+    let prior = |i: usize| {
+        let to = &space.settings[i];
+        state.lessons.prior(&state.request, &parent.levers, to) * advised(advice, &parent.levers, to)
+    };
     let expected = |i: usize| surrogate.as_ref().map_or(0.0, |s| s.expected_improvement(&space.settings[i])) * prior(i);
     let ranked = |options: &[usize]| -> Option<(usize, f64)> {
         // Equal expectations are decided by lot.
@@ -51,6 +59,21 @@ pub fn next(state: &State) -> Option<Action> {
         change,
         rationale: None,
     })))
+}
+
+/// How much more, or less, is to be expected of going from one setting to another by the evidence's advice.
+fn advised(moves: &[Move], from: &Levers, to: &Levers) -> f64 {
+    let mut sum = 0.0;
+    for advice in moves.iter().filter(|m| m.gain.is_finite() && m.gain > 0.0) {
+        let value = |levers: &Levers| levers.get(&advice.lever).and_then(LeverValue::as_int);
+        let (Some(old), Some(new)) = (value(from), value(to)) else { continue };
+        if old != new {
+            let sign = if (new > old) == advice.more { 1.0 } else { -1.0 };
+            sum += sign * libm::log(advice.gain);
+        }
+    }
+    // Advice orders what is alike; what was seen says more.
+    libm::exp(sum).clamp(1.0 / MOST_ADVICE, MOST_ADVICE)
 }
 
 /// The operator, a second parent, and the setting.
@@ -113,4 +136,29 @@ fn best(state: &State) -> u64 {
     let value = |id: &u64| state.score(*id).map(crate::Score::value);
     let scored = state.solutions.iter().map(|s| s.id).filter(|id| value(id).is_some());
     scored.min_by(|a, b| value(a).unwrap_or(f64::INFINITY).total_cmp(&value(b).unwrap_or(f64::INFINITY))).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_scales_what_is_expected_within_bounds() {
+        let at = |stages: i64, block: i64| -> Levers {
+            [("STAGES".to_string(), LeverValue::Int(stages)), ("BLOCK_M".to_string(), LeverValue::Int(block))].into()
+        };
+        let advice = |lever: &str, more, gain| Move { lever: lever.into(), more, gain, rule: "r".into() };
+        let moves = [advice("STAGES", true, 1.2), advice("BLOCK_M", false, 1.1), advice("NONE", true, 9.0)];
+        for (to, want) in [
+            (at(3, 64), 1.2),
+            (at(1, 64), 1.0 / 1.2),
+            (at(3, 32), 1.2 * 1.1),
+            (at(3, 128), 1.2 / 1.1),
+            (at(2, 64), 1.0),
+        ] {
+            assert!((advised(&moves, &at(2, 64), &to) - want).abs() < 1e-9, "{to:?}");
+        }
+        assert_eq!(advised(&[advice("STAGES", true, 100.0)], &at(2, 64), &at(4, 64)), MOST_ADVICE);
+        assert_eq!(advised(&[advice("STAGES", true, f64::NAN)], &at(2, 64), &at(4, 64)), 1.0);
+    }
 }

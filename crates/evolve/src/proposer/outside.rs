@@ -19,7 +19,12 @@ use warpsmith_spec::{Candidate, LeverRequest, TaskSet, WorkloadRequest, target};
 #[derive(Debug)]
 pub enum Speaker {
     Model(Box<Model>),
-    Agent { command: String, seconds: u64 },
+    Agent {
+        command: String,
+        seconds: u64,
+    },
+    /// Nobody: prompts are made and recorded answers read.
+    Nobody,
 }
 
 /// Everything that a proposer outside needs.
@@ -87,6 +92,7 @@ impl Asker for Outside<'_> {
         match &mut self.speaker {
             Speaker::Model(model) => model.call(prompt, limit(model.seconds), cancelled),
             Speaker::Agent { command, seconds } => super::agent::call(command, limit(*seconds), prompt, cancelled),
+            Speaker::Nobody => Err("nobody is there to be asked".into()),
         }
     }
 

@@ -187,11 +187,12 @@ fn lineage(search: &Search) -> String {
 
 fn row(node: &Node, depth: usize) -> Vec<String> {
     let indent = "\u{2007}\u{2007}".repeat(depth.min(MAX_DEPTH));
-    let branch = if depth > 0 { "\u{2514} " } else { "" };
+    // Spaces at which no line breaks: the tree stays one.
+    let branch = if depth > 0 { "\u{2514}\u{a0}" } else { "" };
     let best = if node.best {
-        " <strong>best</strong>"
+        "\u{a0}<strong>best</strong>"
     } else if node.kept {
-        " kept"
+        "\u{a0}kept"
     } else {
         ""
     };
