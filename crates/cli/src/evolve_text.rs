@@ -60,7 +60,7 @@ impl<'a> Observed<'a> {
     fn tell_missing(&self, baselined: &Baselined) {
         for (name, times) in baselined.baselines.iter().filter(|_| !self.quiet) {
             for (shape, why) in times.missing.iter().take(1) {
-                output::err(&format!("{name} has no time at {shape}, so that criteria about it cannot hold: {why}\n"));
+                output::err(&format!("{name} has no time at {shape}; a criterion that names it cannot hold: {why}\n"));
             }
         }
     }
