@@ -196,8 +196,11 @@ impl Driver<'_> {
                 Err(_) if cancelled() => return Ok(()),
                 Err(e) => return Err(DriverError::Evaluator(e)),
             };
-            judged.duplicate_of =
-                judged.code_sha256.as_deref().and_then(|code| self.state.same_code(code)).map(|(of, _)| of);
+            // A twin within a batch is told what its other half was, as it would be had it come later; what it cost is its own.
+            if let Some((of, known)) = judged.code_sha256.as_deref().and_then(|code| self.state.same_code(code)) {
+                let (seconds, gpu_seconds) = (judged.seconds, judged.gpu_seconds);
+                judged = Judged { duplicate_of: Some(of), seconds, gpu_seconds, beside: Vec::new(), ..known };
+            }
             let elapsed = self.journal.elapsed();
             self.push(Event::Evaluated { id: *id, judged: Box::new(judged), elapsed })?;
         }

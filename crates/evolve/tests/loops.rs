@@ -469,7 +469,7 @@ fn only_a_measurement_in_common_rounds_accepts() {
         assert_eq!(record.accept[0].status == "held", ends);
         let in_vain = state.remeasured.values().any(|again| !again.accepted());
         assert!(in_vain || ends, "none seemed to hold");
-        for kill in 1..events.len() {
+        for kill in (1..events.len()).step_by((events.len() / 8).max(1)) {
             let (_, ended, cut) = go_on(vec![first.clone()], kill);
             assert!(!ended);
             let resumed = go_on(cut, usize::MAX).0;
