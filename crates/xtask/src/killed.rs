@@ -107,6 +107,10 @@ impl One<'_> {
             }
             std::thread::sleep(Duration::from_micros(lots.draw() % 30_000));
             if over || child.try_wait().map_err(|e| e.to_string())?.is_some() {
+                // One that ended before it could be killed is not begun again.
+                if journal.exists() {
+                    arguments = vec!["evolve".into(), "--resume".into(), name.into()];
+                }
                 break;
             }
             child.kill().map_err(|e| e.to_string())?;
