@@ -103,6 +103,7 @@ fn each_way_to_fail_has_its_verdict_and_others_keep_theirs() {
     // (what level_04 does, its verdict, the finding's code, words of the message)
     for (what, verdict, code, words) in [
         ("fault_at = 20", "faulted", "invalid-access", "launch 20, grid"),
+        ("fault_at = 20", "faulted", "invalid-access", "seen again with each launch leaving word, it is launch 20"),
         ("fault_at = 20\nfault_in_flight_only = true", "faulted", "invalid-access", "several in flight"),
         ("hang = true", "timed_out", "time-limit", "no end"),
         ("wrong_from = 2", "rejected", "timed-output-wrong", "when it is timed"),

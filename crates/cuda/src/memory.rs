@@ -96,6 +96,15 @@ impl DeviceBuffer {
         Ok(InFlight { stream, memory: Some(from) })
     }
 
+    /// Copies its first byte to a place in page-locked memory that outlives the stream's work, in the stream's order.
+    pub(crate) fn leave(&self, to: &Pinned, byte: usize, stream: &Stream) -> Result<(), CudaError> {
+        let from = self.part(0, 1)?;
+        if byte >= to.bytes {
+            return Err(CudaError::Launch { what: format!("byte {byte} of {} bytes of host memory", to.bytes) });
+        }
+        self.held.bind()?.copy_out_async((to.at + byte) as *mut u8, from, 1, stream.handle)
+    }
+
     /// Copies out to page-locked memory, in the stream's order.
     pub fn read_async<'a>(&self, offset: u64, to: Pinned, stream: &'a Stream) -> Result<InFlight<'a>, CudaError> {
         let from = self.part(offset, to.bytes as u64)?;

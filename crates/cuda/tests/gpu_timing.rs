@@ -94,6 +94,7 @@ fn time(worker: &mut Worker, subject: &str, method: Method, replays: u32) -> Tim
         calls: 0,
         bases: Bases::Seed(9),
         sample,
+        marked: false,
         seconds: 0,
     };
     let timed = worker.time(&request, 60).expect("it is timed");
@@ -166,7 +167,8 @@ fn the_inputs_are_those_that_were_asked_for_and_the_outputs_theirs() {
     for method in Method::ALL {
         let sample = (0..9).flat_map(|r| (0..7).map(move |c| [r, c])).collect();
         let (subject, bases) = ("copy".into(), Bases::Seed(77));
-        let request = Time { subject, method, replays: 9, warmup: 3, calls: 7, bases, sample, seconds: 0 };
+        let request =
+            Time { subject, method, replays: 9, warmup: 3, calls: 7, bases, sample, marked: false, seconds: 0 };
         let timed = worker.time(&request, 60).expect("it is timed");
         assert_eq!(timed.head.sampled.len(), if method == Method::Event { 9 } else { 63 });
         assert!(timed.head.changed.is_empty() && timed.head.overruns.is_empty());
@@ -239,6 +241,14 @@ fn ten_thousand_launches_take_little_and_the_one_that_fails_has_its_number() {
     let (head, _) = many(&mut worker, "fails_at_20", 10_000);
     assert!(matches!(head.end, End::Faulted { launch: 0, .. }) && head.last, "{head:?}");
     assert_eq!(head.at.map(|at| (at.first, at.count, at.grid)), Some((19, 1, [1, 1, 1])));
+    let mut worker = start();
+    Case::new("fails_at_500").prepare(&mut worker);
+    let (head, _) = many(&mut worker, "fails_at_500", 10_000);
+    let at = head.at.expect("it stopped");
+    assert_eq!((at.first, at.count), (448, 64), "{at:?}");
+    // One on each stream at most; those of a volley may overtake each other.
+    assert!((1..=4).contains(&at.unfinished.len()), "{at:?}");
+    assert!(at.unfinished.iter().all(|call| (448..512).contains(call)), "{at:?}");
 }
 
 #[test]
@@ -247,13 +257,30 @@ fn a_fault_or_a_hang_while_timing_ends_that_worker_only() {
     let mut worker = start();
     Case { copies: 4, ..Case::new("fails_at_20") }.prepare(&mut worker);
     let (subject, bases) = ("fails_at_20".into(), Bases::Seed(1));
-    let request =
-        Time { subject, method: Method::GraphCold, replays: 9, warmup: 0, calls: 0, bases, sample: vec![], seconds: 0 };
+    let request = Time {
+        subject,
+        method: Method::GraphCold,
+        replays: 9,
+        warmup: 0,
+        calls: 0,
+        bases,
+        sample: vec![],
+        marked: false,
+        seconds: 0,
+    };
     let timed = worker.time(&request, 60).expect("a fault is data");
     println!("{:?} {:?}", timed.head.end, timed.head.at);
     assert!(matches!(timed.head.end, End::Faulted { .. }) && timed.head.last);
     assert_eq!(timed.head.at.map(|at| (at.first, at.count)), Some((16, 4)));
     assert_eq!(timed.head.samples.len(), 4);
+    for method in [Method::GraphCold, Method::GraphWarm, Method::Event, Method::Eager] {
+        let mut worker = start();
+        Case { copies: 4, ..Case::new("fails_at_20") }.prepare(&mut worker);
+        let timed =
+            worker.time(&Time { method, marked: true, replays: 40, ..request.clone() }, 60).expect("it is data");
+        let at = timed.head.at.expect("it stopped");
+        assert_eq!((&at.unfinished[..], at.grid), (&[19][..], [1, 1, 1]), "{method:?}");
+    }
     for method in [Method::GraphCold, Method::Eager] {
         let mut worker = start();
         Case { copies: 4, ..Case::new("hang") }.prepare(&mut worker);

@@ -63,7 +63,17 @@ fn prepare(worker: &mut Worker, entry: &str) {
 fn time(subject: &str) -> Time {
     let (subject, bases) = (subject.into(), Bases::Table(vec![vec![0, 1, 0]]));
     let sample = vec![[0, 0], [0, 1], [0, 2], [1, 1]];
-    Time { subject, method: Method::GraphCold, replays: 3, warmup: 1, calls: 0, bases, sample, seconds: 0 }
+    Time {
+        subject,
+        method: Method::GraphCold,
+        replays: 3,
+        warmup: 1,
+        calls: 0,
+        bases,
+        sample,
+        marked: false,
+        seconds: 0,
+    }
 }
 
 fn steady(subject: &str) -> Steady {

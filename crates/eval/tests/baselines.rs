@@ -59,6 +59,7 @@ fn time(subject: &str, method: Method, replays: u32) -> Time {
         calls: 0,
         bases: Bases::Seed(77),
         sample: vec![],
+        marked: false,
         seconds: 0,
     }
 }

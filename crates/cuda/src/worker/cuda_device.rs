@@ -1,6 +1,6 @@
 //! A CUDA device as the worker uses it: memory, code, launches. `cuda_timing.rs` beside has what timing needs.
 
-use super::device::{Check, Code, Device, Failed, Found, LaunchValues, Move, Ready, Recorded, Value};
+use super::device::{Check, Code, Device, Failed, Found, LaunchValues, Move, Progress, Ready, Recorded, Value};
 use super::protocol::Reading;
 use crate::device::DeviceInfo;
 use crate::driver::{Context, Driver};
@@ -14,8 +14,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+mod marks;
 mod timing;
 
+use marks::Marks;
 use timing::Support;
 
 /// What freed memory is left with.
@@ -32,6 +34,7 @@ pub struct CudaDevice {
     buffers: BTreeMap<u64, DeviceBuffer>,
     /// Made when something is first timed.
     support: Option<Support>,
+    marks: Marks,
     /// Looked for once.
     nvml: Option<Option<Nvml>>,
     nvtx: Option<Option<Nvtx>>,
@@ -63,6 +66,7 @@ impl CudaDevice {
             next: 0,
             buffers: BTreeMap::new(),
             support: None,
+            marks: Marks::default(),
             nvml: None,
             nvtx: None,
         })
@@ -219,6 +223,14 @@ impl Device for CudaDevice {
 
     fn volley(&mut self, calls: &[&[Ready]]) -> Result<(), CudaError> {
         self.many_at_once(calls)
+    }
+
+    fn mark(&mut self, on: bool) {
+        self.marks.on = on;
+    }
+
+    fn progress(&self) -> Vec<Progress> {
+        self.marks.progress()
     }
 
     fn reading(&mut self) -> Option<Reading> {

@@ -86,6 +86,13 @@ pub struct Found {
     pub count: u64,
 }
 
+/// How far a launch has come, as the device itself has left word of it, a fault notwithstanding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    pub begun: bool,
+    pub ended: bool,
+}
+
 /// A launch that failed, by its place in its call.
 #[derive(Debug)]
 pub struct Failed {
@@ -152,6 +159,13 @@ pub trait Device {
 
     /// Makes calls on several streams, turn by turn, and waits for all.
     fn volley(&mut self, calls: &[&[Ready]]) -> Result<(), CudaError>;
+
+    /// From now on, whether launches between events, on behalf of the host, or in graphs that are recorded leave word of their beginning and
+    /// end; that takes longer than they do. A volley always does.
+    fn mark(&mut self, on: bool);
+
+    /// How far each launch of the last replay or volley came, in the order in which they were given; empty where no word was left.
+    fn progress(&self) -> Vec<Progress>;
 
     /// What the device says of its clocks, power and heat; nothing where nobody can tell.
     fn reading(&mut self) -> Option<Reading>;

@@ -3,7 +3,9 @@
 //! An image is any text; the entry's name chooses the function. It has no clock and stands for no hardware: its times come from a formula,
 //! [`FakeDevice::us`], and its clocks never change.
 
-use super::device::{Check, Code, Device, Failed, Found, LaunchValues, Move, Ready, Recorded, Value, pattern_of};
+use super::device::{
+    Check, Code, Device, Failed, Found, LaunchValues, Move, Progress, Ready, Recorded, Value, pattern_of,
+};
 use super::protocol::Reading;
 use crate::device::DeviceInfo;
 use crate::error::{CudaError, DriverVersion, FaultKind};
@@ -85,6 +87,9 @@ pub struct FakeDevice {
     flushed: bool,
     /// How many times were told.
     told: u32,
+    marked: bool,
+    /// Of the last launches that leave word.
+    progress: Vec<Progress>,
     /// What stands for the device's lock; none: nobody else can have it.
     pub lock: Option<PathBuf>,
 }
@@ -106,16 +111,25 @@ impl FakeDevice {
         let cold = std::mem::take(&mut self.flushed);
         self.told += 1;
         let mut us = 0.0;
-        for ready in launches {
+        self.progress = vec![Progress::default(); if self.marked { launches.len() } else { 0 }];
+        for (i, ready) in launches.iter().enumerate() {
             let launch = self.found(*ready)?;
             let bytes = match launch.args.get(2) {
                 Some(Value::Bytes(b)) if b.len() == 4 => u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize,
                 _ => 0,
             };
             us += FakeDevice::us(bytes, cold, self.told);
+            self.tell(i, Progress { begun: true, ended: false });
             self.execute(ready.code, &launch)?;
+            self.tell(i, Progress { begun: true, ended: true });
         }
         Ok(us)
+    }
+
+    fn tell(&mut self, launch: usize, progress: Progress) {
+        if let Some(p) = self.progress.get_mut(launch) {
+            *p = progress;
+        }
     }
 
     fn found(&self, ready: Ready) -> Result<LaunchValues, CudaError> {
@@ -269,7 +283,19 @@ impl Device for FakeDevice {
     }
 
     fn volley(&mut self, calls: &[&[Ready]]) -> Result<(), CudaError> {
-        calls.iter().try_for_each(|call| self.single(call, false).map_err(|f| f.error))
+        let launches: Vec<Ready> = calls.iter().flat_map(|call| call.iter().copied()).collect();
+        let before = std::mem::replace(&mut self.marked, true);
+        let done = self.timed(&launches).map(drop);
+        self.marked = before;
+        done
+    }
+
+    fn mark(&mut self, on: bool) {
+        self.marked = on;
+    }
+
+    fn progress(&self) -> Vec<Progress> {
+        self.progress.clone()
     }
 
     fn reading(&mut self) -> Option<Reading> {

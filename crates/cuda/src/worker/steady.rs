@@ -2,7 +2,8 @@
 //! fault has a number; then many at once on several streams, each on a copy of its own, with single ones in between. The outputs of every call
 //! are compared with the first one's, bit by bit, on the device.
 //!
-//! Limit: of calls that were under way together a fault does not say which; the caller makes them again one by one.
+//! Limit: of calls that were under way together a fault does not say which; those are named that had begun and not ended, one on each stream
+//! at most, and the caller makes them again one by one.
 
 use super::device::{Check, Device, Failed, Found, Move, Ready};
 use super::protocol::{Differs, End, Fill, Steady, SteadyHead};
@@ -58,7 +59,8 @@ pub(super) fn steady(device: &mut dyn Device, subject: &mut Subject, steady: &St
     if let Err(Failed { launch, error }) = done {
         let (end, last) = end_of(error, launch)?;
         (run.head.end, run.head.last) = (end, last);
-        run.head.at = Some(subject.stop(run.head.done, run.under_way, launch));
+        let progress = if run.under_way > 1 { device.progress() } else { Vec::new() };
+        run.head.at = Some(subject.stop(run.head.done, run.under_way, launch, &progress));
     }
     Ok(run.head)
 }

@@ -3,7 +3,7 @@
 //! Picture: `Prepare` -> [`Subject`] -> [`super::timing::time`], [`super::steady::steady`].
 //! What it knows of a launch is what a run knows. Limit: red zones are looked at once a request, inputs after each replay.
 
-use super::device::{Check, Code, Device, Found, Move, Ready, Recorded, pattern_of};
+use super::device::{Check, Code, Device, Found, Move, Progress, Ready, Recorded, pattern_of};
 use super::protocol::{
     Arg, Buffer, Changed, CopyOverrun, End, Fill, Launch, MAX_BASES, MAX_COPIES, MAX_PLACES, Overrun, Prepare,
     Prepared, Stop,
@@ -29,8 +29,8 @@ pub(super) struct Subject {
     pub ready: Vec<Vec<Ready>>,
     /// Address of the contents of each buffer that has contents, by base.
     bases: Vec<Vec<Option<u64>>>,
-    /// By the copies that its calls work on.
-    graphs: HashMap<Vec<u32>, Recorded>,
+    /// By the copies that its calls work on, and whether they leave word.
+    graphs: HashMap<(Vec<u32>, bool), Recorded>,
     secret: u64,
     /// How often patterns were drawn.
     drawn: u64,
@@ -177,14 +177,15 @@ impl Subject {
         self.buffers.iter().any(|b| b.fill == Fill::Zero)
     }
 
-    /// The graph of calls on these copies, one after the other.
-    pub fn graph(&mut self, device: &mut dyn Device, copies: &[u32]) -> Result<Recorded, CudaError> {
-        if let Some(graph) = self.graphs.get(copies) {
+    /// The graph of calls on these copies, one after the other; `marked`: as [`Device::mark`] has them at present.
+    pub fn graph(&mut self, device: &mut dyn Device, copies: &[u32], marked: bool) -> Result<Recorded, CudaError> {
+        let key = (copies.to_vec(), marked);
+        if let Some(graph) = self.graphs.get(&key) {
             return Ok(*graph);
         }
         let launches: Vec<Ready> = copies.iter().flat_map(|c| self.ready[*c as usize].iter().copied()).collect();
         let graph = device.record(&launches)?;
-        self.graphs.insert(copies.to_vec(), graph);
+        self.graphs.insert(key, graph);
         Ok(graph)
     }
 
@@ -303,10 +304,16 @@ impl Subject {
         ranges(bytes.len() as u64, |at| kept[at as usize])
     }
 
-    /// Where calls stopped.
-    pub fn stop(&self, first: u64, count: u64, launch: usize) -> Stop {
+    /// Where calls stopped, of which so many were under way; `progress` is of their launches, if there was word of them.
+    pub fn stop(&self, first: u64, count: u64, launch: usize, progress: &[Progress]) -> Stop {
+        let each = self.launches.len().max(1);
+        let open = |(i, p): (usize, &Progress)| (p.begun && !p.ended).then_some(i);
+        let open: Vec<usize> = progress.iter().enumerate().filter_map(open).collect();
+        let launch = if let [one] = open[..] { one % each } else { launch };
         let grid = self.launches.get(launch).map_or([0; 3], |l| l.grid);
-        Stop { first, count, grid }
+        let mut unfinished: Vec<u64> = open.iter().map(|i| first + (i / each) as u64).collect();
+        unfinished.dedup();
+        Stop { first, count, grid, unfinished }
     }
 }
 

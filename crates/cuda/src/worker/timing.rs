@@ -53,14 +53,17 @@ pub(super) fn time(device: &mut dyn Device, subject: &mut Subject, time: &Time) 
     };
     let mut timing = Timing { time, plan, used, head, contents: Vec::new(), made: 0 };
     device.begin_range(&format!("{} {}", subject.label, time.method.word()));
+    device.mark(time.marked);
     let done = timing.all(device, subject);
+    device.mark(false);
     device.end_range();
     match done {
         Ok(()) => {}
         Err(e) => {
             let (end, last) = end_of(e, 0)?;
             (timing.head.end, timing.head.last) = (end, last);
-            timing.head.at = Some(subject.stop(timing.made, u64::from(timing.head.calls), 0));
+            let progress = if time.marked { device.progress() } else { Vec::new() };
+            timing.head.at = Some(subject.stop(timing.made, u64::from(timing.head.calls), 0, &progress));
         }
     }
     Ok((timing.head, timing.contents))
@@ -98,7 +101,7 @@ struct Timing<'a> {
 impl Timing<'_> {
     fn all(&mut self, device: &mut dyn Device, subject: &mut Subject) -> Result<(), CudaError> {
         let graph = match self.time.method {
-            Method::GraphCold | Method::GraphWarm => Some(subject.graph(device, &self.plan)?),
+            Method::GraphCold | Method::GraphWarm => Some(subject.graph(device, &self.plan, self.time.marked)?),
             Method::Event | Method::Eager => None,
         };
         let mut last = 0;

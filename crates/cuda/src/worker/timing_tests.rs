@@ -52,7 +52,7 @@ fn subject(entry: &str) -> (FakeDevice, Subject) {
 fn request(method: Method) -> Time {
     let sample = vec![[0, 0], [2, 3], [4, 1], [4, 2]];
     let (subject, bases) = ("s".to_string(), Bases::Seed(5));
-    Time { subject, method, replays: 5, warmup: 2, calls: 0, bases, sample, seconds: 0 }
+    Time { subject, method, replays: 5, warmup: 2, calls: 0, bases, sample, marked: false, seconds: 0 }
 }
 
 fn timed(entry: &str, method: Method) -> Done {
@@ -149,6 +149,21 @@ fn a_fault_says_after_how_many_calls_it_came() {
         let at = head.at.expect("it stopped");
         assert_eq!((at.first, at.count, at.grid, head.last), (first, count, [7, 1, 1], true), "{method:?}");
     }
+}
+
+#[test]
+fn launches_that_leave_word_say_which_one_faulted() {
+    for method in Method::ALL {
+        let (mut device, mut subject) = subject("fails_at_20");
+        let request = Time { replays: 50, marked: true, ..request(method) };
+        let at = time(&mut device, &mut subject, &request).expect("a fault is data").0.at.expect("it stopped");
+        assert_eq!((&at.unfinished[..], at.grid), (&[19][..], [7, 1, 1]), "{method:?}");
+    }
+    // Without word nobody guesses; a kernel that is right leaves none behind.
+    let (mut device, mut subject) = subject("fails_at_20");
+    let plain = Time { replays: 50, ..request(Method::GraphCold) };
+    let at = time(&mut device, &mut subject, &plain).expect("a fault is data").0.at.expect("it stopped");
+    assert!(at.unfinished.is_empty());
 }
 
 #[test]

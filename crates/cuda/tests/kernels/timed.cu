@@ -72,6 +72,16 @@ extern "C" __global__ void fails_at_20(const float* x, float* y, int n)
     if (mine == 20 && threadIdx.x == 0) *(float*)((uintptr_t)y + (1ull << 46)) = 1.0f;
 }
 
+// The same in a launch that comes with others under way.
+extern "C" __global__ void fails_at_500(const float* x, float* y, int n)
+{
+    __shared__ int mine;
+    if (threadIdx.x == 0) mine = atomicAdd(&launches, 1) + 1;
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = x[i];
+    if (mine == 500 && threadIdx.x == 0) *(float*)((uintptr_t)y + (1ull << 46)) = 1.0f;
+}
+
 extern "C" __global__ void differs_at_500(const float* x, float* y, int n)
 {
     __shared__ int mine;

@@ -2,7 +2,7 @@
 //!
 //! Compared where the machine executes the kernel and the shape is within its reach; otherwise the record says why it was not.
 
-use super::diagnose::WITHIN_REACH;
+use super::diagnose::within_reach;
 use crate::compile_gate::Subject;
 use crate::error::EvalError;
 use crate::evaluate::{Context, evaluate};
@@ -29,8 +29,13 @@ pub fn compare(
         return Ok((not_compared("gate 2 came to no outputs on the device"), None));
     }
     let oracle = ctx.oracles.get(&subject.task, workload)?;
-    if oracle.work() > WITHIN_REACH {
-        return Ok((not_compared("the shape is too large for the PTX machine"), None));
+    if oracle.work() > within_reach() {
+        return Ok((
+            not_compared(
+                "the shape is too large for the PTX machine on so few processors; `check --backend cpu` executes it",
+            ),
+            None,
+        ));
     }
     let cpu = evaluate(ctx, subject, setting, workload, target)?;
     let said = cpu.finding.as_ref().map_or(String::new(), |f| format!(": {}: {}", f.kind, f.message));

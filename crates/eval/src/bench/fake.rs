@@ -110,7 +110,7 @@ impl Fake {
 }
 
 /// What happens in the launches from `first` (counted from 0) on, so many together.
-fn stop(row: &FakeSubject, resident: &Resident, first: u64, together: u64) -> Option<Stop> {
+fn stop(row: &FakeSubject, resident: &Resident, first: u64, together: u64, marked: bool) -> Option<Stop> {
     let within = |at: Option<u64>| at.is_some_and(|at| at > first && at <= first + together);
     if within(row.lost_at) {
         return Some(Stop::Lost { why: "the connection was lost, as the file says".into() });
@@ -125,7 +125,8 @@ fn stop(row: &FakeSubject, resident: &Resident, first: u64, together: u64) -> Op
         );
         finding.entry = launch.map(|l| l.entry.clone());
         let grid = launch.map_or([1; 3], |l| l.grid);
-        return Some(Stop::Fault(Box::new(Faulted { finding, before: first, together, grid })));
+        let unfinished = if marked { row.fault_at.into_iter().collect() } else { Vec::new() };
+        return Some(Stop::Fault(Box::new(Faulted { finding, before: first, together, grid, unfinished, ask: None })));
     }
     None
 }
@@ -213,7 +214,8 @@ impl TimedBackend for Fake {
         let mut choice = Lots::of(ask.seed, "bases", 0);
         let bases = living.resident.bases.len().max(1) as u64;
         for replay in 0..ask.warmup + ask.replays {
-            timed.stop = stop(&row, &living.resident, living.launches, together);
+            let stopped = stop(&row, &living.resident, living.launches, together, ask.marked);
+            timed.stop = stopped.map(|stop| stop.asked(ask));
             if timed.stop.is_some() {
                 // A fault takes the worker with it; the next one begins to count anew.
                 living.launches = 0;
@@ -257,7 +259,7 @@ impl TimedBackend for Fake {
         let total = launches.min(fits);
         while run.done < total {
             let together = IN_FLIGHT.min(total - run.done);
-            run.stop = stop(&row, &living.resident, living.launches, together);
+            run.stop = stop(&row, &living.resident, living.launches, together, false);
             if run.stop.is_some() {
                 living.launches = 0;
                 break;

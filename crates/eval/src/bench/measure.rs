@@ -137,7 +137,7 @@ fn first_look(
 ) -> Result<(), EvalError> {
     let method = Method::Event;
     let ask =
-        Ask { method, replays: 3, warmup: 1, calls: 1, seed: lots.draw(), sample: Vec::new(), seconds: plan.seconds };
+        Ask { method, replays: 3, warmup: 1, calls: 1, seed: lots.draw(), seconds: plan.seconds, ..Ask::default() };
     let turn = contender.turn(&ask)?;
     series.out = turn.out.map(|out| (method, out));
     let us = stats::median(&turn.samples).max(0.1);
@@ -178,6 +178,7 @@ fn one_turn(
         calls,
         seed: lots.draw(),
         sample: if looked_at { vec![place] } else { Vec::new() },
+        marked: false,
         seconds: plan.seconds,
     };
     let turn = contender.turn(&ask)?;

@@ -70,6 +70,7 @@ impl Contender for PythonPeer<'_> {
             calls: ask.calls,
             bases: Bases::Seed(ask.seed),
             sample: Vec::new(),
+            marked: false,
             seconds: ask.seconds,
         };
         Ok(match self.peers.lock().time(&time) {

@@ -93,14 +93,17 @@ fn record(run: &SteadyRun) -> StabilityRecord {
 /// Which launch it was, in words.
 pub fn place(fault: &Faulted) -> String {
     let [x, y, z] = fault.grid;
-    let which = if fault.together <= 1 {
-        format!("launch {}", fault.before + 1)
-    } else {
-        format!(
+    let which = match (fault.call(), &fault.unfinished[..]) {
+        (Some(call), _) => format!("launch {call}"),
+        (None, []) => format!(
             "one of the launches {} to {}, which were under way together",
             fault.before + 1,
             fault.before + fault.together
-        )
+        ),
+        (None, some) => {
+            let some: Vec<String> = some.iter().map(u64::to_string).collect();
+            format!("one of the launches {}, which had begun and not ended", some.join(", "))
+        }
     };
     format!("{which}, grid {x}x{y}x{z}")
 }

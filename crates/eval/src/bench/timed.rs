@@ -62,7 +62,7 @@ impl Resident {
 }
 
 /// One measurement of one subject by one method.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ask {
     pub method: Method,
     /// Samples that are kept.
@@ -75,6 +75,8 @@ pub struct Ask {
     pub seed: u64,
     /// Outputs that are wanted, as [replay, copy]; a copy that is not used is left out.
     pub sample: Vec<[u32; 2]>,
+    /// Each launch leaves word of its beginning and end, so that a fault has a number; its times are no measurement.
+    pub marked: bool,
     /// Its limit.
     pub seconds: u64,
 }
@@ -125,6 +127,16 @@ pub enum Stop {
     },
 }
 
+impl Stop {
+    /// A fault knows what was asked for.
+    pub fn asked(mut self, ask: &Ask) -> Stop {
+        if let Stop::Fault(fault) = &mut self {
+            fault.ask = Some(Box::new(ask.clone()));
+        }
+        self
+    }
+}
+
 /// A fault, and where it was seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faulted {
@@ -133,6 +145,21 @@ pub struct Faulted {
     pub before: u64,
     pub together: u64,
     pub grid: [u32; 3],
+    /// The calls, counted from 1, that had begun and not ended; empty where nobody knows.
+    pub unfinished: Vec<u64>,
+    /// What was asked for when it came, if it came while something was timed: to ask again.
+    pub ask: Option<Box<Ask>>,
+}
+
+impl Faulted {
+    /// The call that it is, counted from 1, where that is known.
+    pub fn call(&self) -> Option<u64> {
+        match self.unfinished[..] {
+            [one] => Some(one),
+            [] if self.together <= 1 => Some(self.before + 1),
+            _ => None,
+        }
+    }
 }
 
 /// What came of launching a subject many times.

@@ -198,6 +198,7 @@ impl TimedBackend for GpuBackend {
             calls: ask.calls,
             bases: bases.clone(),
             sample: ask.sample.clone(),
+            marked: ask.marked,
             seconds: 0,
         };
         let seconds = self.patience(&resident, ask.seconds);
@@ -233,7 +234,7 @@ impl TimedBackend for GpuBackend {
             outputs,
             findings: broken_rules(&job, &changed, &overruns),
             readings: [conditions.before, conditions.during, conditions.after].into_iter().flatten().collect(),
-            stop: stop(&job, &end, at.as_ref(), seconds)?,
+            stop: stop(&job, &end, at.as_ref(), seconds)?.map(|stop| stop.asked(ask)),
         })
     }
 
@@ -320,7 +321,8 @@ fn stop(job: &Job, end: &End, at: Option<&Place>, seconds: u64) -> Result<Option
             let Some(finding) = seen.findings.into_iter().next() else { return Ok(Some(Stop::TimedOut { seconds })) };
             let grid = job.plan.launches.get(*launch).map_or([1; 3], |l| l.grid);
             let (before, together, grid) = at.map_or((0, 1, grid), |p| (p.first, p.count, p.grid));
-            Stop::Fault(Box::new(Faulted { finding, before, together, grid }))
+            let unfinished = at.map_or(Vec::new(), |p| p.unfinished.iter().map(|call| call + 1).collect());
+            Stop::Fault(Box::new(Faulted { finding, before, together, grid, unfinished, ask: None }))
         }
         End::Rejected { launch, what } => {
             let step = outcome::step(job, *launch)?;

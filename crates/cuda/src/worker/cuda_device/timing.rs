@@ -84,8 +84,11 @@ impl CudaDevice {
     pub(super) fn record_graph(&mut self, launches: &[Ready]) -> Result<Recorded, CudaError> {
         let none = || CudaError::Launch { what: "a graph of no launches".into() };
         let code = launches.first().ok_or_else(none)?.code;
-        let graph =
-            self.stream.capture(|| launches.iter().try_for_each(|l| self.encoded(*l)?.give_to(&self.stream)))?;
+        let marked = self.marks.on;
+        self.expect_marks(launches.len(), marked)?;
+        let graph = self.stream.capture(|| {
+            launches.iter().enumerate().try_for_each(|(i, l)| self.give(*l, &self.stream, marked.then_some(i)))
+        })?;
         let loaded: &mut Loaded = self.codes.get_mut(&code).ok_or_else(none)?;
         loaded.graphs.push(graph);
         Ok(Recorded { code, index: loaded.graphs.len() as u32 - 1 })
@@ -176,6 +179,7 @@ impl CudaDevice {
 
     pub(super) fn replay_graph(&mut self, graph: Recorded, observe: bool) -> Result<(f64, Option<Reading>), CudaError> {
         self.make_support()?;
+        self.marks.clear();
         {
             let support = self.support()?;
             let found = self.loaded(graph.code)?.graphs.get(graph.index as usize).ok_or_else(lost)?;
@@ -187,11 +191,31 @@ impl CudaDevice {
         Ok((self.elapsed()?, reading))
     }
 
+    /// Gives a launch to a stream; with a place, it leaves word there.
+    fn give(&self, ready: Ready, stream: &Stream, place: Option<usize>) -> Result<(), CudaError> {
+        let launch = self.encoded(ready)?;
+        match place {
+            None => launch.give_to(stream),
+            Some(place) => {
+                self.marks.begun(place, stream)?;
+                launch.give_to(stream)?;
+                self.marks.ended(place, stream)
+            }
+        }
+    }
+
+    /// Has room for word of so many launches, none of which has begun; nothing is under way.
+    fn expect_marks(&mut self, launches: usize, marked: bool) -> Result<(), CudaError> {
+        self.marks.expect(&self.context, if marked { launches } else { 0 })
+    }
+
     pub(super) fn between_events(&mut self, launches: &[Ready]) -> Result<f64, CudaError> {
         self.make_support()?;
+        let marked = self.marks.on;
+        self.expect_marks(launches.len(), marked)?;
         let support = self.support()?;
         support.start.record(&self.stream)?;
-        launches.iter().try_for_each(|l| self.encoded(*l)?.give_to(&self.stream))?;
+        launches.iter().enumerate().try_for_each(|(i, l)| self.give(*l, &self.stream, marked.then_some(i)))?;
         support.end.record(&self.stream)?;
         self.elapsed()
     }
@@ -203,8 +227,14 @@ impl CudaDevice {
     }
 
     pub(super) fn by_the_host(&mut self, launches: &[Ready]) -> Result<f64, CudaError> {
-        let encoded: Vec<&ReadyLaunch> = launches.iter().map(|l| self.encoded(*l)).collect::<Result<_, _>>()?;
+        let marked = self.marks.on;
         self.stream.wait()?;
+        self.expect_marks(launches.len(), marked)?;
+        if marked {
+            launches.iter().enumerate().try_for_each(|(i, l)| self.give(*l, &self.stream, Some(i)))?;
+            return self.stream.wait().map(|()| 0.0);
+        }
+        let encoded: Vec<&ReadyLaunch> = launches.iter().map(|l| self.encoded(*l)).collect::<Result<_, _>>()?;
         let begun = Instant::now();
         encoded.iter().try_for_each(|l| l.give_to(&self.stream))?;
         self.stream.wait()?;
@@ -230,11 +260,15 @@ impl CudaDevice {
 
     pub(super) fn many_at_once(&mut self, calls: &[&[Ready]]) -> Result<(), CudaError> {
         self.make_support()?;
-        let support = self.support()?;
         self.stream.wait()?;
+        self.expect_marks(calls.iter().map(|c| c.len()).sum(), true)?;
+        let support = self.support()?;
+        let mut place = 0;
         for (i, call) in calls.iter().enumerate() {
-            let stream = &support.streams[i % STREAMS];
-            call.iter().try_for_each(|l| self.encoded(*l)?.give_to(stream))?;
+            for launch in *call {
+                self.give(*launch, &support.streams[i % STREAMS], Some(place))?;
+                place += 1;
+            }
         }
         support.streams.iter().try_for_each(Stream::wait)
     }

@@ -57,10 +57,11 @@ pub struct Prepared {
 }
 
 /// How calls are made and timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// Replays of a graph whose calls each work on a copy that nothing has touched since L2 was flushed.
+    #[default]
     GraphCold,
     /// Replays of a graph whose calls work on copies that lie in L2 together.
     GraphWarm,
@@ -102,6 +103,9 @@ pub struct Time {
     /// [replay, copy]: outputs that are wanted, replays counted from the first that is kept. A copy that the replay does not use has none.
     #[serde(default)]
     pub sample: Vec<[u32; 2]>,
+    /// Each launch leaves word of its beginning and end, so that a fault has a number. What is timed so is no measurement.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub marked: bool,
     pub seconds: u64,
 }
 
@@ -204,6 +208,9 @@ pub struct Stop {
     pub count: u64,
     /// Of the launch that failed, or the call's first where it is not known.
     pub grid: [u32; 3],
+    /// The calls, counted as `first` is, that had begun and not ended; empty where nobody knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<u64>,
 }
 
 /// What the device's management library says, before the replays, while one of them ran, and after them.
