@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use warpsmith_report as report;
 use warpsmith_spec::Task;
-use warpsmith_spec::record::{AcceptRecord, Environment, NotApplicable, ResultRecord, RunInfo, RunRecord};
+use warpsmith_spec::record::{AcceptRecord, CardRecord, Environment, NotApplicable, ResultRecord, RunInfo, RunRecord};
 use warpsmith_store::{Event, RunDir, timestamp_now};
 
 /// An open run.
@@ -34,6 +34,12 @@ impl Session {
         let first = Event::RunStarted { run: info, environment: environment.clone() };
         let run = RunDir::create(path, first)?;
         Ok(Session { run, environment, judged: 0, is_latest: common.out.is_none(), interrupted: false })
+    }
+
+    /// Says which card it is that kernels run on.
+    pub fn on_card(&mut self, device: &warpsmith_cuda::DeviceInfo) {
+        let (uuid, driver) = (device.uuid.clone(), device.driver.to_string());
+        self.environment.card = Some(CardRecord { uuid, driver });
     }
 
     /// Takes up a run that was cut off.
@@ -187,6 +193,7 @@ pub fn environment(device: Option<String>) -> Environment {
         toolkit: None,
         ceilings: device.as_deref().and_then(crate::cmd::doctor_gpu::measured),
         device,
+        card: None,
         remote: None,
     }
 }

@@ -65,6 +65,9 @@ fn conditions(record: &RunRecord, text: &mut String) {
     }
     line("host", format!("{} {}, {} cores", record.environment.os, record.environment.arch, record.environment.cpus));
     line("compiler", record.environment.toolkit.clone().unwrap_or_else(|| "none was needed".into()));
+    if let Some(card) = &record.environment.card {
+        line("card", format!("{}, driver {}", card.uuid, card.driver));
+    }
     line("device", record.environment.device.clone().unwrap_or_else(|| format!("none: what passed is {NOT_ON_A_GPU}")));
     text.push('\n');
 }

@@ -62,12 +62,24 @@ pub struct Environment {
     pub toolkit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// Which one of its kind it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<CardRecord>,
     /// What the device can do at most, as it was measured on it before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceilings: Option<CeilingsRecord>,
     /// The other machine, where kernels ran on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteRecord>,
+}
+
+/// One card among others of its kind, and what drives it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardRecord {
+    /// `GPU-...`, as the driver names it.
+    pub uuid: String,
+    /// The newest CUDA version that the driver serves.
+    pub driver: String,
 }
 
 /// What was had of another machine (`--on`).

@@ -22,6 +22,7 @@ fn started() -> Event {
             cpus: 2,
             toolkit: None,
             device: None,
+            card: None,
             ceilings: None,
             remote: None,
         },

@@ -247,6 +247,9 @@ fn judge(
         Some(run) => Session::resume(run)?,
         None => Session::begin(common, &folder, Some(timer.timed().device_name()), Some(plan.secret))?,
     };
+    if let Timer::Gpu(gpu) = &timer {
+        session.on_card(gpu.device());
+    }
     let done = taken_up.map_or(Ok(BTreeSet::new()), |run| done(run, asked))?;
     if taken_up.is_none() {
         excluded.into_iter().try_for_each(|e| session.not_applicable(e))?;

@@ -109,7 +109,8 @@ pub(super) fn judge(common: &Common, catalog: &Catalog, asked: &Asked, name: &st
     let target = asked.args.target.as_deref().or(own.as_deref());
     let request = RunRequest { subjects: &subjects, workloads: &workloads, target };
 
-    let mut session = Session::begin(common, &folder, device.map(|d| d.name), None)?;
+    let mut session = Session::begin(common, &folder, device.as_ref().map(|d| d.name.clone()), None)?;
+    device.iter().for_each(|d| session.on_card(d));
     excluded.into_iter().try_for_each(|e| session.not_applicable(e))?;
     let run = run(common, &request, &context, asked, &mut session, &logs);
     // What was judged before an error is kept; the folder of a run that judged nothing is not.
