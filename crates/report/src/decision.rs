@@ -121,6 +121,9 @@ pub(crate) fn decision(record: &RunRecord) -> Option<String> {
         (false, ..) => "for its values and its use of memory, yes; as a speed-up, not on this: nothing was timed",
         (true, 0, ..) => "for its values on that GPU, yes; as a speed-up, not on this: nothing was timed",
         (_, _, 0, _) => "as a right kernel, yes; whether it is a gain nobody knows: it was timed beside nothing",
+        (_, _, _, 0) if !beside.peers => {
+            "as a gain over its baseline, yes; whether it beats what people use is not known: no peer was timed"
+        }
         (_, _, _, 0) => "yes, at these shapes and on this device",
         (_, _, n, m) if m == n => "as a right kernel, yes; as a faster one, no",
         _ => "as a right kernel, yes; as a faster one, only for the shapes where it is (Times)",

@@ -146,6 +146,22 @@ fn measurements_come_with_conditions_intervals_and_the_best_peer() {
     }
 }
 
+/// Faster than one's own earlier kernel is no reason to call it what people should use.
+#[test]
+fn a_gain_over_an_own_kernel_alone_is_not_taken_for_the_best() {
+    let merge = |baselines: &[&str]| {
+        let mut timed = measured("mission", "gpu");
+        let all = timed["measurement"]["baselines"].as_object_mut().unwrap();
+        all.retain(|name, _| baselines.contains(&name.as_str()));
+        let text = markdown(&Material::of(&record(vec![timed])));
+        text.lines().find(|l| l.contains("Merge?")).unwrap_or_default().to_string()
+    };
+    assert!(merge(&["level_00"]).contains("no peer was timed"), "{}", merge(&["level_00"]));
+    for peers in [&["fa3:fp8"][..], &["fa3:fp8", "level_00"]] {
+        assert!(merge(peers).contains("yes, at these shapes"), "{}", merge(peers));
+    }
+}
+
 #[test]
 fn replayed_figures_are_called_no_times() {
     let record = record(vec![measured("tiny", "fake")]);
