@@ -1,4 +1,4 @@
-//! SplitMix64: a stream of numbers from a seed, for fuzzing and for operands of tests, which draw one after the other.
+//! SplitMix64: a stream of numbers from a seed, for lots, fuzzing and operands of tests, which draw one after the other.
 //! Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014). Inputs of tasks come from `philox`.
 
 /// A stream; the same on every platform.

@@ -1,33 +1,30 @@
 //! Drawing lots: which inputs a replay has, in which order subjects are timed, which outputs are looked at. From a secret, so that a run
 //! replays and no kernel can foresee it.
 //!
-//! Source: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014). It is no cryptography: the secret is
-//! drawn from the system anew for each run, and the process that runs candidates never has it.
+//! SplitMix64 is no cryptography: the secret is drawn from the system anew for each run, and the process that runs candidates never has it.
+
+use warpsmith_num::splitmix::SplitMix64;
 
 /// A stream of numbers.
 #[derive(Debug, Clone)]
-pub struct Lots(u64);
+pub struct Lots(SplitMix64);
 
 impl Lots {
     pub fn new(seed: u64) -> Lots {
-        Lots(seed)
+        Lots(SplitMix64(seed))
     }
 
     /// The stream for one purpose and place.
     pub fn of(secret: u64, purpose: &str, place: u64) -> Lots {
         let hash =
             purpose.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-        let mut lots = Lots(secret ^ hash.rotate_left(17));
+        let mut lots = Lots::new(secret ^ hash.rotate_left(17));
         let first = lots.draw();
-        Lots(first ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Lots::new(first ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// From 0 to `n` - 1; 0 where `n` is 0.
