@@ -310,6 +310,8 @@ pub enum InstructionClass {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counters {
     pub warp_instructions: u64,
+    /// Warp-instructions of the CTA that executed most: how unequal the CTAs' work is, beside the mean.
+    pub busiest_cta: u64,
     pub lane_instructions: u64,
     /// By tensor-core mnemonic (`mma`, `wmma.mma`): warp-level operations.
     pub tensor_ops: u64,

@@ -248,6 +248,8 @@ pub(crate) struct Collected {
     /// By the order in which CTAs were started: findings, fault, printed text.
     pub ctas: Vec<(u64, Findings, Option<Fault>, String)>,
     pub counts: Vec<u64>,
+    /// Of the CTA that executed most.
+    pub busiest_cta: u64,
     pub lane_instructions: u64,
     pub divergent_instructions: u64,
     pub divergent_branches: u64,
@@ -352,6 +354,7 @@ fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
     for t in &all.traffic {
         counters.traffic.add(t);
     }
+    counters.busiest_cta = all.busiest_cta;
     counters.divergent_instructions = all.divergent_instructions;
     counters.divergent_branches = all.divergent_branches;
     counters.fidelity.unsupported =

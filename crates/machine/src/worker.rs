@@ -35,19 +35,25 @@ struct Resident<'m> {
     warps: Vec<Warp>,
     /// Turns that it lets pass.
     aside: u32,
+    /// What `cta.counts` summed up to after the CTA before this one.
+    counted: u64,
 }
 
 /// Runs CTAs until none is left.
 /// `thread` is this one's place in `Machine::vain_at`.
 pub(crate) fn work(machine: &Machine, thread: usize, ctas: u64, next: &AtomicU64, all: &Mutex<Collected>) {
-    let mut w = Worker { machine, thread, mine: Vec::new(), free: Vec::new(), waiting: VecDeque::new() };
+    let mut w = Worker { machine, thread, busiest: 0, mine: Vec::new(), free: Vec::new(), waiting: VecDeque::new() };
     let mut started = 0;
     let most = most_waiting(machine);
     loop {
         let rank = if w.waiting.len() < most { next.fetch_add(1, Relaxed) } else { u64::MAX };
         if rank < ctas && rank <= machine.stop_at.load(Relaxed) {
-            let mut r =
-                w.free.pop().unwrap_or_else(|| Resident { cta: Cta::new(machine), warps: Vec::new(), aside: 0 });
+            let mut r = w.free.pop().unwrap_or_else(|| Resident {
+                cta: Cta::new(machine),
+                warps: Vec::new(),
+                aside: 0,
+                counted: 0,
+            });
             r.cta.start(rank, number(rank, ctas, machine.options.schedule_seed), &mut r.warps);
             w.run(r);
             started += 1;
@@ -64,6 +70,7 @@ pub(crate) fn work(machine: &Machine, thread: usize, ctas: u64, next: &AtomicU64
     machine.vain_at[thread].store(GONE, Release);
     let mut all = all.lock().unwrap_or_else(|e| e.into_inner());
     all.ctas.append(&mut w.mine);
+    all.busiest_cta = all.busiest_cta.max(w.busiest);
     for r in w.free {
         for (sum, n) in all.counts.iter_mut().zip(&r.cta.counts) {
             *sum += n;
@@ -110,6 +117,8 @@ fn most_waiting(machine: &Machine) -> usize {
 struct Worker<'m> {
     machine: &'m Machine<'m>,
     thread: usize,
+    /// Warp-instructions of the CTA that executed most.
+    busiest: u64,
     mine: Vec<(u64, crate::findings::Findings, Option<Fault>, String)>,
     free: Vec<Resident<'m>>,
     waiting: VecDeque<Resident<'m>>,
@@ -130,6 +139,10 @@ impl<'m> Worker<'m> {
 
     fn done(&mut self, mut r: Resident<'m>) {
         self.machine.progress.fetch_add(1, Release);
+        // The counts go on over CTAs.
+        let counted = r.cta.counts.iter().sum::<u64>();
+        self.busiest = self.busiest.max(counted - r.counted);
+        r.counted = counted;
         let (rank, fault) = (r.cta.rank, r.cta.fault.take());
         if matches!(fault, Some(Fault::Finding | Fault::Limit | Fault::Unsupported { .. })) {
             self.machine.stop_at.fetch_min(rank, Relaxed);

@@ -96,3 +96,22 @@ fn divergence_and_classes() {
     let sum: u64 = c.lines.iter().map(|l| l.warp_instructions).sum();
     assert_eq!(sum, c.warp_instructions);
 }
+
+/// Block n adds n + 1 times: the last one does most, in whatever order and on however many threads they run.
+#[test]
+fn the_busiest_cta_is_told_from_the_mean() {
+    let body = "mov.u32 %r2, %ctaid.x;\nmov.u32 %r3, 0;\n$more:\nadd.u32 %r3, %r3, 1;\nsetp.le.u32 %p0, %r3, %r2;\n@%p0 bra $more;\n";
+    // Three of the head, two before the loop, the return; three for each round.
+    let one = |cta: u64| 3 + 2 + 1 + 3 * (cta + 1);
+    for (grid, threads, schedule_seed) in [(1, 1, 0), (7, 1, 0), (7, 1, 3), (7, 3, 2), (40, 4, 0)] {
+        let o = Options { threads, schedule_seed, ..options() };
+        let c = run_with(&kernel(body), &[7; 64], 64, grid, 64, 0, &o).outcome.counters;
+        let ctas = u64::from(grid);
+        assert_eq!(
+            c.busiest_cta,
+            2 * one(ctas - 1),
+            "{grid} CTAs of two warps, {threads} threads, seed {schedule_seed}"
+        );
+        assert_eq!(c.warp_instructions, (0..ctas).map(|n| 2 * one(n)).sum::<u64>());
+    }
+}

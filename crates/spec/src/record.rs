@@ -395,6 +395,9 @@ pub struct LaunchExecution {
     pub entry: String,
     /// Warp-instructions by opcode as PTX has it.
     pub opcodes: BTreeMap<String, u64>,
+    /// Warp-instructions of the CTA that executed most; 0 in records from before it was counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub busiest_cta: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -266,7 +266,11 @@ impl<'a> Session<'a> {
 
     fn add(&mut self, entry: &str, c: &Counters, printed: &str) {
         let e = &mut self.execution;
-        e.launches.push(LaunchExecution { entry: entry.to_string(), opcodes: c.by_opcode.clone() });
+        e.launches.push(LaunchExecution {
+            entry: entry.to_string(),
+            opcodes: c.by_opcode.clone(),
+            busiest_cta: c.busiest_cta,
+        });
         e.warp_instructions += c.warp_instructions;
         e.lane_instructions += c.lane_instructions;
         e.tensor_ops += c.tensor_ops;
