@@ -1,7 +1,7 @@
 //! Who read and wrote which word of global memory in this launch: races between CTAs, and between warps of one.
 //!
 //! Each word has three cells: the last write, the first reader and the latest other one (until the first release of a launch: of
-//! another CTA); in buffers that are written, `readers` keeps the others. A cell names an agent (a warp of a
+//! another CTA); in buffers that are written, `forgotten` keeps the others, and those of single bytes. A cell names an agent (a warp of a
 //! CTA), the bytes, whether the access was strong, and a record: the interval and the instruction. Accesses of one CTA are
 //! ordered by its vector clocks (see `shared`). A CTA's accesses are ordered before another's if the other has read, by a
 //! strong read or an atomic, an address to which the first has released them: by a `.release` store or atomic, or by a strong
@@ -14,8 +14,11 @@
 //! other, but where a reader has seen a later write of the writer's warp that no fence parts from what it reads; buffers
 //! over 256 MiB, grids of more than 2^27 CTAs and more than 16 million (warp, interval, instruction)s are not looked at; with
 //! several host threads, which of two racing CTAs comes first is as undecided as on hardware, so a finding's counts may differ.
+//!
+//! Host threads lose no access to each other: each one marks its own before it looks for others', with a full fence in between, so of
+//! two that come at the same moment at least one sees the other; and a cell is taken by an atomic exchange only.
 
-mod readers;
+mod forgotten;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*, fence};
@@ -23,7 +26,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::code::Pc;
 use crate::memory::Buffer;
-use readers::Readers;
+use forgotten::Forgotten;
 
 /// Larger buffers are not looked at: their cells would take six times as much.
 const MAX_BYTES: u64 = 256 << 20;
@@ -37,6 +40,7 @@ const MAX_RELEASED: usize = 1 << 16;
 const AGENT: u32 = 32;
 const STRONG: u64 = 1 << 31;
 const MASK: u32 = 27;
+const BYTES: u64 = 15 << MASK;
 const RECORD: u64 = (1 << 27) - 1;
 
 /// Accesses to all buffers of a launch, shared by the host's threads.
@@ -58,7 +62,8 @@ struct Cells {
     writes: Box<[AtomicU64]>,
     /// Two for each word.
     reads: Box<[AtomicU64]>,
-    others: Readers,
+    other_reads: Forgotten,
+    other_writes: Forgotten,
 }
 
 /// Zeroed pages that cost nothing until they are touched.
@@ -176,7 +181,8 @@ impl GlobalShadow {
         (bytes <= MAX_BYTES).then(|| Cells {
             writes: zeroed(words),
             reads: zeroed(2 * words),
-            others: Readers::default(),
+            other_reads: Forgotten::default(),
+            other_writes: Forgotten::default(),
         })
     }
 
@@ -203,36 +209,97 @@ impl GlobalShadow {
         Clash { cta: agent >> 5, warp: (agent & 31) as usize, pc: self.resolve(cell).1, write, at: 4 * word }
     }
 
-    /// A read of a range within the buffer.
+    /// A range within the buffer is about to be read: notes it. [`GlobalShadow::last_write`] comes after it.
     #[inline(always)]
-    pub fn read(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent) -> Option<Clash> {
-        let cells = self.cells(slot, bytes)?;
+    pub fn mark_read(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent) {
+        let Some(cells) = self.cells(slot, bytes) else { return };
         let base = me.number() << AGENT | u64::from(me.record) | if me.strong { STRONG } else { 0 };
-        let (first, last) = (at / 4, (at + len).div_ceil(4));
-        let mut found = None;
         let released = self.releases.any.load(Relaxed);
         let written = self.written[slot].load(Relaxed);
         let whole = at.is_multiple_of(4) && len.is_multiple_of(4);
-        for word in first..last {
+        for word in at / 4..(at + len).div_ceil(4) {
             let mask = if whole { 15 } else { byte_mask(at, len, word) };
-            let w = cells.writes[word].load(Relaxed);
-            if !self.harmless(w, mask, me) && found.is_none() {
-                found = Some(self.clash(w, word, true));
-            }
             let new = base | mask << MASK;
             // The first reader keeps its cell: without releases, a race with it is a race with the reader that the other one forgot.
             let (one, other) = (&cells.reads[2 * word], &cells.reads[2 * word + 1]);
-            let (first, last) = (one.load(Relaxed), other.load(Relaxed));
-            if first == 0 || first >> AGENT == new >> AGENT {
-                one.store(merge(first, new), Relaxed);
-            } else if released || written || !settled(first, last, mask) {
-                if written && last & !RECORD != 0 && last & STRONG == 0 && last >> AGENT != new >> AGENT {
-                    self.keep(cells, word, last, me);
+            let mut first = one.load(Relaxed);
+            if first == 0 {
+                match one.compare_exchange(0, new, Relaxed, Relaxed) {
+                    Ok(_) => continue,
+                    Err(now) => first = now,
                 }
-                other.store(merge(last, new), Relaxed);
+            }
+            let last = other.load(Relaxed);
+            if first >> AGENT == new >> AGENT {
+                // Nobody else changes it now.
+                one.store(self.joined(&cells.other_reads, word, first, new), Relaxed);
+            } else if released || written || !settled(first, last, mask) {
+                self.replace(cells, word, last, new, written, me);
             }
         }
-        found
+    }
+
+    /// Takes the second reader's cell. What was there is kept before it goes, so that a writer finds it here or there.
+    #[inline(always)]
+    fn replace(&self, cells: &Cells, word: usize, mut last: u64, new: u64, written: bool, me: &Agent) {
+        let other = &cells.reads[2 * word + 1];
+        loop {
+            let own = last >> AGENT == new >> AGENT;
+            if written && last & !RECORD != 0 && last & STRONG == 0 && !own {
+                self.keep(cells, word, last, me);
+            }
+            let cell = if own { self.joined(&cells.other_reads, word, last, new) } else { new };
+            match other.compare_exchange_weak(last, cell, SeqCst, Relaxed) {
+                Ok(_) => return,
+                Err(now) => last = now,
+            }
+        }
+    }
+
+    /// What an agent's next access of a word makes of its cell: bytes that only the earlier one touched are not forgotten.
+    #[inline(always)]
+    fn joined(&self, forgotten: &Forgotten, word: usize, old: u64, new: u64) -> u64 {
+        if old & BYTES & !new == 0 {
+            new
+        } else if (old ^ new) & !BYTES == 0 {
+            old | new
+        } else {
+            self.join_bytes(forgotten, word, old, new)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn join_bytes(&self, forgotten: &Forgotten, word: usize, old: u64, new: u64) -> u64 {
+        if (old ^ new) & STRONG == 0 && self.resolve(old).0 == self.resolve(new).0 {
+            return new | old & BYTES;
+        }
+        self.set_aside(forgotten, word, old);
+        new
+    }
+
+    /// Keeps an access of some bytes; what the same agent did before to no more bytes need not be.
+    #[cold]
+    #[inline(never)]
+    fn set_aside(&self, forgotten: &Forgotten, word: usize, cell: u64) {
+        forgotten.keep(word, cell, |c| c >> AGENT == cell >> AGENT && c & BYTES & !cell == 0);
+    }
+
+    /// The write that a read of this range, marked before and with a [`SeqCst`] fence in between, is not ordered with.
+    #[inline(always)]
+    pub fn last_write(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent) -> Option<Clash> {
+        let cells = self.cells(slot, bytes)?;
+        for word in at / 4..(at + len).div_ceil(4) {
+            let w = cells.writes[word].load(Relaxed);
+            let mask = byte_mask(at, len, word);
+            if !self.harmless(w, mask, me) {
+                return Some(self.clash(w, word, true));
+            }
+            if let Some(w) = cells.other_writes.find(word, |w| !self.harmless(w, mask, me)) {
+                return Some(self.clash(w, word, true));
+            }
+        }
+        None
     }
 
     /// A reader gives its cell to `me`.
@@ -241,7 +308,7 @@ impl GlobalShadow {
     fn keep(&self, cells: &Cells, word: usize, cell: u64, me: &Agent) {
         let over = |c: u64| c >> AGENT == me.number() && c >> MASK & 15 == 15 || self.ordered(c, me);
         if !over(cell) {
-            cells.others.keep(word, cell, over);
+            cells.other_reads.keep(word, cell, over);
         }
     }
 
@@ -269,54 +336,68 @@ impl GlobalShadow {
         })
     }
 
-    /// What a write of a range would clash with: writes, then reads.
+    /// A range within the buffer is about to be written: notes it; the write that came before, if nothing orders the two.
     #[inline(always)]
-    pub fn check_write(
-        &self,
-        slot: usize,
-        bytes: u64,
-        at: usize,
-        len: usize,
-        me: &Agent,
-        reads_only: bool,
-    ) -> Option<Clash> {
+    pub fn mark_write(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent) -> Option<Clash> {
         let cells = self.cells(slot, bytes)?;
-        for word in at / 4..(at + len).div_ceil(4) {
-            let mask = byte_mask(at, len, word);
-            let w = cells.writes[word].load(Relaxed);
-            if !reads_only && !self.harmless(w, mask, me) {
-                return Some(self.clash(w, word, true));
-            }
-            for n in 0..2 {
-                let r = cells.reads[2 * word + n].load(Relaxed);
-                if !self.harmless(r, mask, me) {
-                    return Some(self.clash(r, word, false));
-                }
-            }
-            if let Some(r) = cells.others.find(word, |r| !self.harmless(r, mask, me)) {
-                return Some(self.clash(r, word, false));
-            }
-        }
-        None
-    }
-
-    /// Records a write of a range within the buffer.
-    #[inline(always)]
-    pub fn write(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent) {
-        let Some(cells) = self.cells(slot, bytes) else { return };
         if !self.written[slot].load(Relaxed) {
             self.written[slot].store(true, Relaxed);
         }
         let base = me.number() << AGENT | u64::from(me.record) | if me.strong { STRONG } else { 0 };
+        let mut found = None;
         for word in at / 4..(at + len).div_ceil(4) {
             let mask = byte_mask(at, len, word);
-            let new = base | mask << MASK;
-            if mask == 15 {
-                cells.others.clear(word);
+            let (cell, new) = (&cells.writes[word], base | mask << MASK);
+            let mut old = cell.load(Relaxed);
+            loop {
+                let own = old >> AGENT == new >> AGENT;
+                if !own && old & BYTES & !new != 0 {
+                    self.set_aside(&cells.other_writes, word, old);
+                }
+                let next = if own { self.joined(&cells.other_writes, word, old, new) } else { new };
+                match cell.compare_exchange_weak(old, next, SeqCst, Relaxed) {
+                    Ok(_) => break,
+                    Err(now) => old = now,
+                }
             }
-            let cell = &cells.writes[word];
-            cell.store(merge(cell.load(Relaxed), new), Relaxed);
+            if found.is_none() && !self.harmless(old, mask, me) {
+                found = Some(self.clash(old, word, true));
+            }
+            if found.is_none()
+                && let Some(w) = cells.other_writes.find(word, |w| !self.harmless(w, mask, me))
+            {
+                found = Some(self.clash(w, word, true));
+            }
+            if mask == 15 {
+                cells.other_writes.clear(word);
+            }
         }
+        found
+    }
+
+    /// The reader that a write of this range, marked before and with a [`SeqCst`] fence in between, is not ordered with.
+    #[inline(always)]
+    pub fn readers(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent) -> Option<Clash> {
+        let cells = self.cells(slot, bytes)?;
+        let mut found = None;
+        for word in at / 4..(at + len).div_ceil(4) {
+            let mask = byte_mask(at, len, word);
+            for n in 0..2 {
+                let r = cells.reads[2 * word + n].load(Relaxed);
+                if found.is_none() && !self.harmless(r, mask, me) {
+                    found = Some(self.clash(r, word, false));
+                }
+            }
+            if found.is_none()
+                && let Some(r) = cells.other_reads.find(word, |r| !self.harmless(r, mask, me))
+            {
+                found = Some(self.clash(r, word, false));
+            }
+            if mask == 15 {
+                cells.other_reads.clear(word);
+            }
+        }
+        found
     }
 }
 
@@ -327,13 +408,6 @@ impl GlobalShadow {
 fn settled(first: u64, last: u64, mask: u64) -> bool {
     let cta = |cell: u64| ((cell >> AGENT) - 1) >> 5;
     last != 0 && first & last & mask << MASK == mask << MASK && (first | last) & STRONG == 0 && cta(first) != cta(last)
-}
-
-/// Accesses by one record add up their bytes; a later one takes an earlier one's place.
-#[inline(always)]
-fn merge(old: u64, new: u64) -> u64 {
-    const BYTES: u64 = 15 << MASK;
-    if (old ^ new) & !BYTES == 0 { old | new } else { new }
 }
 
 /// Which bytes of a word the range covers.
@@ -462,26 +536,39 @@ mod tests {
         Agent { cta, warp, clock, known, record, strong: false }
     }
 
+    fn read(shadow: &GlobalShadow, at: usize, len: usize, me: &Agent) -> Option<Clash> {
+        shadow.mark_read(0, 64, at, len, me);
+        fence(SeqCst);
+        shadow.last_write(0, 64, at, len, me)
+    }
+
+    fn write(shadow: &GlobalShadow, at: usize, len: usize, me: &Agent) -> Option<Clash> {
+        let written = shadow.mark_write(0, 64, at, len, me);
+        fence(SeqCst);
+        let read = shadow.readers(0, 64, at, len, me);
+        written.or(read)
+    }
+
     #[test]
     fn accesses_of_ctas_are_ordered_by_release_and_acquire_only() {
         let shadow = GlobalShadow::noting(vec![Arc::default()]);
         let writer = agent(&shadow, 0, 0, &[7], &[], 10);
-        shadow.write(0, 64, 8, 4, &writer);
+        assert_eq!(write(&shadow, 8, 4, &writer), None);
         let clock = [3, 0];
         let reader = agent(&shadow, 1, 0, &clock, &[], 20);
-        let clash = shadow.read(0, 64, 8, 4, &reader).expect("not ordered");
+        let clash = read(&shadow, 8, 4, &reader).expect("not ordered");
         assert_eq!((clash.cta, clash.pc, clash.write, clash.at), (0, 10, true, 8));
-        assert_eq!(shadow.read(0, 64, 12, 4, &reader), None, "another word");
+        assert_eq!(read(&shadow, 12, 4, &reader), None, "another word");
         shadow.releases.publish(0x1000, &writer, vec![7]);
         let mut known = Vec::new();
         assert!(shadow.releases.acquire(0x2000, &mut known, 0, &clock).is_none());
         assert!(shadow.releases.acquire(0x1004, &mut known, 0, &clock).is_some());
         let reader = agent(&shadow, 1, 0, &clock, &known, 20);
-        assert_eq!(shadow.read(0, 64, 8, 4, &reader), None);
+        assert_eq!(read(&shadow, 8, 4, &reader), None);
         // Another warp of the CTA knows it after a barrier only.
         let clock = [3, 4];
-        assert!(shadow.read(0, 64, 8, 4, &agent(&shadow, 1, 1, &[2, 4], &known, 30)).is_some());
-        assert_eq!(shadow.read(0, 64, 8, 4, &agent(&shadow, 1, 1, &clock, &known, 30)), None);
+        assert!(read(&shadow, 8, 4, &agent(&shadow, 1, 1, &[2, 4], &known, 30)).is_some());
+        assert_eq!(read(&shadow, 8, 4, &agent(&shadow, 1, 1, &clock, &known, 30)), None);
     }
 
     #[test]
@@ -489,13 +576,29 @@ mod tests {
         let shadow = GlobalShadow::noting(vec![Arc::default()]);
         let a = agent(&shadow, 0, 0, &[1], &[], 1);
         let b = agent(&shadow, 1, 0, &[1], &[], 2);
-        shadow.write(0, 64, 0, 2, &a);
-        assert_eq!(shadow.check_write(0, 64, 2, 2, &b, false), None);
-        assert!(shadow.check_write(0, 64, 1, 1, &b, false).is_some());
+        assert_eq!(write(&shadow, 0, 2, &a), None);
+        assert_eq!(write(&shadow, 2, 2, &b), None);
+        // Who wrote a byte is known still when others have written the rest of its word, or read it.
+        let c = agent(&shadow, 2, 0, &[1], &[], 3);
+        for (at, cta) in [(0, 0), (1, 0), (2, 1)] {
+            let clash = read(&shadow, at, 1, &c).expect("not ordered");
+            assert_eq!((clash.cta, clash.write), (cta, true), "byte {at}");
+        }
+        let clash = write(&shadow, 1, 1, &b).expect("not ordered");
+        assert_eq!((clash.cta, clash.write), (0, true));
+        // Bytes that one warp read one after the other, in one interval and in two.
+        for (at, clock) in [(20, [1]), (21, [1]), (22, [2])] {
+            assert_eq!(read(&shadow, at, 1, &agent(&shadow, 0, 0, &clock, &[], 4)), None);
+        }
+        for at in 20..23 {
+            let clash = shadow.readers(0, 64, at, 1, &b).expect("not ordered");
+            assert_eq!((clash.cta, clash.write), (0, false), "byte {at}");
+        }
+        assert_eq!(shadow.readers(0, 64, 23, 1, &b), None);
         let strong = |x: Agent<'static>| Agent { strong: true, ..x };
-        shadow.write(0, 64, 32, 4, &strong(a));
-        assert_eq!(shadow.check_write(0, 64, 32, 4, &strong(b), false), None);
-        assert!(shadow.check_write(0, 64, 32, 4, &b, false).is_some());
+        assert_eq!(write(&shadow, 32, 4, &strong(a)), None);
+        assert_eq!(write(&shadow, 32, 4, &strong(b)), None);
+        assert!(write(&shadow, 32, 4, &c).is_some());
     }
 
     #[test]
@@ -507,10 +610,10 @@ mod tests {
                 shadow.releases.publish(0x1000, &agent(&shadow, 9, 0, &[1], &[], 0), vec![1]);
             }
             for cta in 0..3 {
-                shadow.read(0, 64, 0, 4, &agent(&shadow, cta, 0, &[1], &[], cta as u32));
+                read(&shadow, 0, 4, &agent(&shadow, cta, 0, &[1], &[], cta as u32));
             }
             for (cta, other) in [(0, kept), (kept, 0), (5, 0)] {
-                let clash = shadow.check_write(0, 64, 0, 4, &agent(&shadow, cta, 0, &[2], &[], 9), true);
+                let clash = shadow.readers(0, 64, 0, 4, &agent(&shadow, cta, 0, &[2], &[], 9));
                 assert_eq!(clash.map(|c| (c.cta, c.write)), Some((other, false)));
             }
         }
@@ -518,29 +621,60 @@ mod tests {
 
     #[test]
     fn readers_of_what_is_written_are_all_kept() {
-        // Six CTAs read a word; one that has acquired from all but CTA n writes it. `written`: by another word's write, or before this launch.
-        for n in 0..6 {
+        // Six CTAs read a word; one that has acquired from all but CTA n (6: from all) writes it. Another word is written first.
+        for n in 0..7 {
             let shadow = GlobalShadow::noting(vec![Arc::default()]);
-            shadow.write(0, 64, 32, 4, &agent(&shadow, 7, 0, &[1], &[], 1));
+            assert_eq!(write(&shadow, 32, 4, &agent(&shadow, 7, 0, &[1], &[], 1)), None);
             for cta in 0..6 {
                 let reader = agent(&shadow, cta, 0, &[1], &[], cta as u32);
-                assert_eq!(shadow.read(0, 64, 0, 4, &reader), None);
+                assert_eq!(read(&shadow, 0, 4, &reader), None);
                 if cta != n {
                     shadow.releases.publish(0x1000, &reader, vec![1]);
                 }
             }
             let (clock, mut known) = ([5], Vec::new());
             shadow.releases.acquire(0x1000, &mut known, 0, &clock);
-            let writer = agent(&shadow, 9, 0, &clock, &known, 20);
-            let clash = shadow.check_write(0, 64, 0, 4, &writer, false).expect("one is not ordered");
-            assert_eq!((clash.cta, clash.pc, clash.write), (n, n as u32, false));
-            // Once that one has released too, all is well; and after the write nobody need be remembered.
-            shadow.releases.publish(0x1000, &agent(&shadow, n, 0, &[1], &[], 0), vec![1]);
-            shadow.releases.acquire(0x1000, &mut known, 0, &clock);
-            let writer = agent(&shadow, 9, 0, &clock, &known, 20);
-            assert_eq!(shadow.check_write(0, 64, 0, 4, &writer, false), None);
-            shadow.write(0, 64, 0, 4, &writer);
-            assert_eq!(shadow.cells(0, 64).and_then(|c| c.others.find(0, |_| true)), None);
+            let clash = write(&shadow, 0, 4, &agent(&shadow, 9, 0, &clock, &known, 20));
+            assert_eq!(clash.map(|c| (c.cta, c.pc, c.write)), (n < 6).then_some((n, n as u32, false)));
+            // After the write nobody need be remembered.
+            assert_eq!(shadow.cells(0, 64).and_then(|c| c.other_reads.find(0, |_| true)), None);
+        }
+    }
+
+    #[test]
+    fn host_threads_lose_no_access_to_each_other() {
+        const THREADS: u64 = 4;
+        let meet = std::sync::Barrier::new(THREADS as usize);
+        for _ in 0..200 {
+            // All read one word of a buffer that is written: each is found. All write another: all but the first see one before them.
+            let shadow = GlobalShadow::noting(vec![Arc::new(true.into())]);
+            let late = std::sync::atomic::AtomicUsize::new(0);
+            // Two at a time, one that reads and one that writes: at least one sees the other.
+            let met: Vec<AtomicBool> = (0..2).map(|_| AtomicBool::default()).collect();
+            std::thread::scope(|s| {
+                for cta in 0..THREADS {
+                    let (shadow, meet, late, met) = (&shadow, &meet, &late, &met);
+                    s.spawn(move || {
+                        let me = agent(shadow, cta, 0, &[1], &[], cta as u32);
+                        meet.wait();
+                        assert_eq!(read(shadow, 0, 4, &me), None);
+                        meet.wait();
+                        late.fetch_add(usize::from(write(shadow, 8, 4, &me).is_some()), Relaxed);
+                        meet.wait();
+                        let (word, pair) = (16 + 4 * (cta as usize / 2), cta as usize / 2);
+                        let clash = if cta % 2 == 0 { read(shadow, word, 4, &me) } else { write(shadow, word, 4, &me) };
+                        met[pair].fetch_or(clash.is_some(), Relaxed);
+                    });
+                }
+            });
+            assert_eq!(late.into_inner(), THREADS as usize - 1);
+            assert!(met.iter().all(|m| m.load(Relaxed)), "{met:?}");
+            let cells = shadow.cells(0, 64).expect("of this buffer");
+            for cta in 0..THREADS {
+                let of = |cell: u64| cell >> AGENT == (cta << 5) + 1;
+                let kept = of(cells.reads[0].load(Relaxed)) || of(cells.reads[1].load(Relaxed));
+                assert!(kept || cells.other_reads.find(0, of).is_some(), "CTA {cta} read the word and is forgotten");
+            }
         }
     }
 }

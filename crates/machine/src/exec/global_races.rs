@@ -4,6 +4,7 @@
 //! Two writes of the same value are a note: they change no result, but C++ calls them a race all the same.
 
 use std::sync::Arc;
+use std::sync::atomic::{self, Ordering::SeqCst};
 
 use crate::api::{FindingKind, Severity};
 use crate::code::Pc;
@@ -59,11 +60,10 @@ pub fn read(cta: &mut Cta, w: &Warp, pc: Pc, b: &Buffer, lanes: Lanes, strong: b
     }
     let shadow = &cta.m.global;
     let me = agent(cta, w, record, strong);
+    lanes.each(|at, len| shadow.mark_read(lanes.slot, b.bytes, at, len, &me));
+    atomic::fence(SeqCst);
     let mut found = None;
-    lanes.each(|at, len| {
-        let clash = shadow.read(lanes.slot, b.bytes, at, len, &me);
-        found = found.or(clash);
-    });
+    lanes.each(|at, len| found = found.or_else(|| shadow.last_write(lanes.slot, b.bytes, at, len, &me)));
     if let Some(clash) = found {
         report(cta, w, pc, lanes, clash, false, Severity::Error);
     } else if strong && !cta.seen.is_empty() {
@@ -90,47 +90,40 @@ pub fn write(cta: &mut Cta, w: &Warp, pc: Pc, b: &Buffer, lanes: Lanes, strong: 
     }
     let shadow = &cta.m.global;
     let me = agent(cta, w, record, strong);
-    let mut found = None;
-    lanes.each(|at, len| {
-        found = found.or(shadow.check_write(lanes.slot, b.bytes, at, len, &me, false));
-        shadow.write(lanes.slot, b.bytes, at, len, &me);
-    });
-    if let Some(clash) = found {
-        write_clash(cta, w, pc, b, lanes, clash, strong, same);
+    let (mut written, mut read) = (None, None);
+    lanes.each(|at, len| written = written.or(shadow.mark_write(lanes.slot, b.bytes, at, len, &me)));
+    atomic::fence(SeqCst);
+    lanes.each(|at, len| read = read.or(shadow.readers(lanes.slot, b.bytes, at, len, &me)));
+    if written.is_some() || read.is_some() {
+        write_clash(cta, w, pc, lanes, written, read, same);
     }
     if !cta.flights.is_empty() {
         sources_in_flight(cta, w, pc, lanes);
     }
 }
 
-/// A write clashes: decides whether the value makes a difference.
+/// A write clashes with a write, or with a read: decides whether the value makes a difference.
 #[cold]
 #[inline(never)]
 fn write_clash(
     cta: &mut Cta,
     w: &Warp,
     pc: Pc,
-    b: &Buffer,
     lanes: Lanes,
-    clash: Clash,
-    strong: bool,
+    written: Option<Clash>,
+    read: Option<Clash>,
     same: impl Fn(usize) -> bool,
 ) {
-    if !clash.write {
-        report(cta, w, pc, lanes, clash, true, Severity::Error);
-        return;
-    }
-    let touched = |l: usize| lanes.at[l] < clash.at + 4 && clash.at < lanes.at[l] + lanes.span;
-    if lanes_of(lanes.mask).filter(|l| touched(*l)).all(&same) {
-        report(cta, w, pc, lanes, clash, true, Severity::Note);
-        // A reader sees the same either way, but one that came before the first of the writers did not.
-        let record = cta.mark(w, pc);
-        let me = agent(cta, w, record, strong);
-        let reader = cta.m.global.check_write(lanes.slot, b.bytes, clash.at, 4, &me, true);
-        if let Some(reader) = reader {
-            report(cta, w, pc, lanes, reader, true, Severity::Error);
+    if let Some(clash) = written {
+        let touched = |l: usize| lanes.at[l] < clash.at + 4 && clash.at < lanes.at[l] + lanes.span;
+        if !lanes_of(lanes.mask).filter(|l| touched(*l)).all(&same) {
+            report(cta, w, pc, lanes, clash, true, Severity::Error);
+            return;
         }
-    } else {
+        report(cta, w, pc, lanes, clash, true, Severity::Note);
+    }
+    // A reader sees the same whichever of two equal writes stays, but one that came before the first of the writers did not.
+    if let Some(clash) = read {
         report(cta, w, pc, lanes, clash, true, Severity::Error);
     }
 }

@@ -1,10 +1,12 @@
-//! Plain readers of a word that its two cells have forgotten, in buffers that are written too.
+//! Accesses of a word that its cells have no room for.
 //!
-//! A write must be ordered after every reader; two cells remember two of them. What all CTAs read and none writes needs no more, and
-//! most memory is of that kind: so only words of buffers that a launch has written (this one, or an earlier one or another schedule of
-//! the same memory) are kept here. A reader that a later one comes after is dropped, for whoever is ordered after the later is after both.
+//! Plain readers, in buffers that are written too: a write must be ordered after every reader, and two cells remember two of them. What
+//! all CTAs read and none writes needs no more, and most memory is of that kind: so only words of buffers that a launch has written (this
+//! one, or an earlier one or another schedule of the same memory) are kept here. A reader that a later one comes after is dropped, for
+//! whoever is ordered after the later is after both. And accesses of bytes beside which another agent, or another interval, has written or
+//! read the word's other bytes since.
 //! Source: FastTrack's read vectors (Flanagan and Freund, PLDI 2009).
-//! Limits: 1,024 readers of a word and four million of a buffer; what exceeds them is forgotten, so a race may be missed.
+//! Limits: 1,024 accesses of a word and four million of a buffer; what exceeds them is forgotten, so a race may be missed.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -14,16 +16,16 @@ const SHARDS: usize = 16;
 const MAX_OF_WORD: usize = 1 << 10;
 const MAX_OF_BUFFER: usize = 1 << 22;
 
-/// Forgotten readers of one buffer, as cells.
+/// Such accesses of one buffer, as cells.
 #[derive(Debug, Default)]
-pub struct Readers {
+pub struct Forgotten {
     any: AtomicBool,
     count: AtomicUsize,
     shards: [Mutex<HashMap<usize, Vec<u64>>>; SHARDS],
 }
 
-impl Readers {
-    /// Keeps a reader; those that `gone` holds for are dropped.
+impl Forgotten {
+    /// Keeps one; those that `gone` holds for are dropped.
     #[cold]
     #[inline(never)]
     pub fn keep(&self, word: usize, cell: u64, gone: impl Fn(u64) -> bool) {
@@ -40,7 +42,7 @@ impl Readers {
         self.count.fetch_sub(before, Relaxed);
     }
 
-    /// The first reader of a word that `clashes` holds for.
+    /// The first of a word that `clashes` holds for.
     #[inline(always)]
     pub fn find(&self, word: usize, clashes: impl Fn(u64) -> bool) -> Option<u64> {
         if !self.any.load(Relaxed) {
@@ -55,7 +57,7 @@ impl Readers {
             .find(|c| clashes(*c))
     }
 
-    /// All bytes of a word have been written: who is ordered after that is ordered after its readers.
+    /// All bytes of a word have been written: who is ordered after that is ordered after all of these.
     #[inline(always)]
     pub fn clear(&self, word: usize) {
         if self.any.load(Relaxed)
