@@ -372,32 +372,47 @@ impl<'m> Cta<'m> {
         w.local.resize(local_base + f.local_bytes);
         let base = w.regs.push_window(f.rows as usize);
         w.frames.push(Frame { function, parent, base, local_base, depth });
+        self.fill(w, function, local_base, u32::MAX);
+        (w.frames.len() - 1) as u32
+    }
+
+    /// Lanes come to an activation in which others of their warp are: all that is theirs is new.
+    pub fn reenter(&self, w: &mut Warp, frame: u32, lanes: u32) {
+        let Frame { function, base, local_base, .. } = w.frames[frame as usize];
+        let f = &self.m.code.functions[function];
+        w.local.renew(local_base, f.local_bytes, lanes);
+        w.regs.select(base);
+        w.regs.renew(f.rows as usize, lanes);
+        self.fill(w, function, local_base, lanes);
+    }
+
+    /// Constants and special registers of a function's window.
+    fn fill(&self, w: &mut Warp, function: usize, local_base: u32, lanes: u32) {
         let zero = [0u64; 32];
-        w.regs.put64(crate::code::ZERO, &zero, u32::MAX);
-        w.regs.define(crate::code::ZERO, u32::MAX);
-        w.regs.define(crate::code::ZERO + 1, u32::MAX);
-        w.regs.define(crate::code::SINK, u32::MAX);
+        w.regs.put64(crate::code::ZERO, &zero, lanes);
+        w.regs.define(crate::code::ZERO, lanes);
+        w.regs.define(crate::code::ZERO + 1, lanes);
+        w.regs.define(crate::code::SINK, lanes);
         for (row, fill) in &self.m.fills[function] {
             match *fill {
-                Fill::Word(v) => w.regs.put32(*row, &[v; 32], u32::MAX),
-                Fill::Wide(v) => w.regs.put64(*row, &[v; 32], u32::MAX),
+                Fill::Word(v) => w.regs.put32(*row, &[v; 32], lanes),
+                Fill::Wide(v) => w.regs.put64(*row, &[v; 32], lanes),
                 Fill::Special(s) => {
                     let warp = w.index as u32;
                     let t = std::array::from_fn(|l| self.m.special(s, self.index, warp, l as u32));
-                    w.regs.put32(*row, &t, u32::MAX);
+                    w.regs.put32(*row, &t, lanes);
                 }
                 Fill::Local { offset, wide } => {
                     let at = (i64::from(local_base) + offset) as u64;
                     if wide {
-                        w.regs.put64(*row, &[at; 32], u32::MAX)
+                        w.regs.put64(*row, &[at; 32], lanes)
                     } else {
-                        w.regs.put32(*row, &[at as u32; 32], u32::MAX)
+                        w.regs.put32(*row, &[at as u32; 32], lanes)
                     }
                 }
             }
-            w.regs.define(*row, u32::MAX);
+            w.regs.define(*row, lanes);
         }
-        (w.frames.len() - 1) as u32
     }
 
     /// Adds a finding of a warp. `fatal` ends the CTA.

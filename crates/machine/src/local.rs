@@ -36,6 +36,16 @@ impl Local {
         self.defined.resize(words, [0; 32]);
     }
 
+    /// Makes `bytes` bytes of some lanes undefined again.
+    pub fn renew(&mut self, at: u32, bytes: u32, lanes: u32) {
+        let end = at + bytes;
+        for d in &mut self.defined[at as usize / 4..end.div_ceil(4) as usize] {
+            (0..32).filter(|l| lanes >> l & 1 != 0).for_each(|l| d[l] = 0);
+        }
+        self.partial.retain(|(lane, b), _| lanes >> lane & 1 == 0 || !(at..end).contains(b));
+        self.origins.retain(|(lane, word), _| lanes >> lane & 1 == 0 || !(at..end).contains(&(4 * *word as u32)));
+    }
+
     /// Reads 1, 2, 4 or 8 bytes at an aligned offset within the memory; and whether all were defined.
     #[inline(always)]
     pub fn load(&self, lane: usize, at: u32, bytes: u32) -> (u64, bool) {
@@ -147,6 +157,20 @@ mod tests {
         assert!(!l.load(4, 8, 8).1);
         l.store(3, 12, 4, 0, false);
         assert!(!l.load(3, 8, 8).1);
+    }
+
+    #[test]
+    fn what_some_lanes_had_is_undefined_again_and_the_others_keep_theirs() {
+        let mut l = Local::default();
+        l.resize(16);
+        for lane in [1, 2] {
+            l.store(lane, 8, 4, 7, true);
+            l.store(lane, 4, 4, 7, true);
+            l.undefine(lane, 8, 1);
+        }
+        l.renew(8, 8, 0b10);
+        assert_eq!([1, 2].map(|n| l.undefined_bits(n, 8, 4)), [0xFFFF_FFFF, 1]);
+        assert_eq!((l.load(1, 4, 4), l.load(2, 8, 4)), ((7, true), (7, false)));
     }
 
     #[test]

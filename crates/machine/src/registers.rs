@@ -56,6 +56,19 @@ impl Registers {
         base
     }
 
+    /// Makes lanes of the current window's first `rows` rows undefined again, as if they had never been written.
+    pub fn renew(&mut self, rows: usize, lanes: u32) {
+        for at in self.base..self.base + rows {
+            if self.poison[at] & !lanes == 0 {
+                self.origin[at] = NEVER_WRITTEN;
+            }
+            self.poison[at] |= lanes;
+            if !self.details.is_empty() {
+                self.forget_details(at, lanes);
+            }
+        }
+    }
+
     /// Forgets all rows from `len` on.
     pub fn truncate(&mut self, len: usize) {
         self.details.retain(|row, _| *row < len);

@@ -107,6 +107,22 @@ fn functions_take_and_return_values() {
 }
 
 #[test]
+fn a_function_reads_its_parameters_through_their_address() {
+    // As clang writes it without optimisation: a structure by value.
+    let text = module(&format!(
+        ".func (.param .align 4 .b8 back[8]) swap(.param .align 4 .b8 v[8])\n{{\n{REGISTERS}mov.b64 %rd1, v;\nld.param.b32 %r1, [%rd1];\n\
+         ld.param.b32 %r2, [%rd1+4];\nst.param.b32 [back+0], %r2;\nst.param.b32 [back+4], %r1;\nret;\n}}\n\
+         .visible .entry k(.param .u64 in, .param .u64 out)\n{{\n{REGISTERS}ld.param.u64 %rd1, [out];\nmov.u32 %r0, %tid.x;\n\
+         {{\n.param .align 4 .b8 arg[8];\n.param .align 4 .b8 ret0[8];\nst.param.b32 [arg+0], %r0;\nst.param.b32 [arg+4], 7;\ncall.uni (ret0), swap, (arg);\n\
+         ld.param.b32 %r1, [ret0+0];\nld.param.b32 %r2, [ret0+4];\n}}\nmad.lo.u32 %r63, %r1, 100, %r2;\nmul.wide.u32 %rd30, %r0, 4;\n\
+         add.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;\nret;\n}}"
+    ));
+    let r = run(&text, &[0; 4], 128, 32);
+    assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{:?}", r.outcome.findings);
+    assert_eq!(r.words(), (0..32).map(|l| 700 + l).collect::<Vec<_>>());
+}
+
+#[test]
 fn calls_through_a_pointer_reach_the_right_function() {
     let f = |name: &str, add: u32| {
         format!(
@@ -124,6 +140,36 @@ fn calls_through_a_pointer_reach_the_right_function() {
     let r = run(&text, &[0; 4], 128, 32);
     assert_eq!(r.outcome.end, End::Completed, "{:?}", r.outcome.findings);
     assert_eq!(r.words(), (0..32).map(|l| l + if l % 2 == 0 { 100 } else { 200 }).collect::<Vec<_>>());
+}
+
+#[test]
+fn lanes_that_call_one_after_the_other_meet_in_the_function() {
+    // Lane 0 goes round a loop, so that the others are in the function first, where they wait for it. What a lane has there is its own.
+    let program = |meet: &str, before: &str| {
+        module(&format!(
+            ".func (.param .b32 back) f(.param .b32 n)\n{{\n{REGISTERS}.local .align 4 .b8 own[4];\nmov.u32 %r0, %tid.x;\nsetp.ne.u32 %p0, %r0, 0;\n\
+             ld.param.u32 %r1, [n];\n{before}st.local.u32 [own], %r1;\n{meet}\nld.local.u32 %r3, [own];\nadd.u32 %r2, %r2, %r3;\nst.param.b32 [back], %r2;\nret;\n}}\n\
+             .visible .entry k(.param .u64 in, .param .u64 out)\n{{\n{REGISTERS}ld.param.u64 %rd1, [out];\nmov.u32 %r0, %tid.x;\nmov.u32 %r1, 0;\n\
+             setp.ne.u32 %p0, %r0, 0;\n@%p0 bra MEET;\nLATE:\nadd.u32 %r1, %r1, 1;\nsetp.lt.u32 %p1, %r1, 2000;\n@%p1 bra LATE;\n\
+             MEET:\n{{\n.param .b32 arg;\n.param .b32 ret0;\nst.param.b32 [arg], %r0;\ncall.uni (ret0), f, (arg);\nld.param.b32 %r63, [ret0];\n}}\n\
+             mul.wide.u32 %rd30, %r0, 4;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;\nret;\n}}"
+        ))
+    };
+    for (meet, value) in [
+        ("shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;", (|l| l ^ 1) as fn(u32) -> u32),
+        ("bar.red.popc.u32 %r2, 0, %p0;", |_| 31),
+        ("bar.warp.sync -1;\nredux.sync.add.s32 %r2, %r1, -1;", |_| 496),
+    ] {
+        let r = run(&program(meet, ""), &[0; 4], 128, 32);
+        assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{meet}: {:#?}", r.outcome.findings);
+        assert_eq!(r.words(), (0..32).map(|l| value(l) + l).collect::<Vec<_>>(), "{meet}");
+    }
+    // A register and a word of the depot that only the others have written.
+    for before in ["@%p0 mov.u32 %r5, %r1;\nadd.u32 %r1, %r1, %r5;\n", "@%p0 st.local.u32 [own], %r1;\nld.local.u32 %r5, [own];\nadd.u32 %r1, %r1, %r5;\n"] {
+        let r = run(&program("mov.u32 %r2, 0;", before), &[0; 4], 128, 32);
+        assert_eq!(r.kinds(), ["uninitialized_read"], "{before}: {:#?}", r.outcome.findings);
+        assert_eq!(r.outcome.findings[0].lane, Some(0), "{before}");
+    }
 }
 
 #[test]

@@ -169,6 +169,8 @@ impl Decoder<'_> {
             Operand::Address(AddressBase::Symbol(name), _) if self.locals.iter().any(|l| l.name == *name) => {
                 Area::Local
             }
+            // A function that takes the address of its own parameter, as LLVM without optimisation does.
+            Operand::Address(AddressBase::Reg(_), _) if !self.f.is_entry => Area::Local,
             _ => Area::Generic,
         }
     }
