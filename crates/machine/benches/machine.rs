@@ -1,4 +1,5 @@
-//! How fast the machine executes two kernels of the ladder: `cargo bench -p warpsmith-machine [-- THREADS [REPETITIONS]]`.
+//! How fast the machine executes two kernels of the ladder: `cargo bench -p warpsmith-machine [-- THREADS [REPETITIONS [ROW]]]`, where
+//! ROW is part of the names of the rows that are wanted.
 //!
 //! The kernels are fixtures, as NVRTC 13.0.88 compiled levels 00 and 07 for sm_89, so that figures stay comparable when the ladder
 //! changes. Each row is the best of several runs with detectors on, and with those of memory off: what they cost. Targets are for two
@@ -94,11 +95,11 @@ fn best(repetitions: usize, mut f: impl FnMut() -> Result<f64, String>) -> Resul
     (0..repetitions.max(1)).try_fold(f64::INFINITY, |least, _| Ok(least.min(f()?)))
 }
 
-fn run(threads: usize, repetitions: usize) -> Result<(), String> {
+fn run(threads: usize, repetitions: usize, wanted: &str) -> Result<(), String> {
     let what = if threads == 1 && on_processor().is_some() { "time on the processor" } else { "elapsed time" };
     println!("{threads} host threads, {what}, best of {repetitions}");
     println!("{:34} {:>9} {:>9} {:>7} {:>7}", "kernel, shape, sums", "on", "off", "on/off", "target");
-    for row in &ROWS {
+    for row in ROWS.iter().filter(|row| row.name.contains(wanted)) {
         let program = Program::load(row.ptx).map_err(|e| e.to_string())?;
         let on = best(repetitions, || once(row, &program, threads, Detectors::On))?;
         let off = best(repetitions, || once(row, &program, threads, Detectors::Off))?;
@@ -117,9 +118,11 @@ fn run(threads: usize, repetitions: usize) -> Result<(), String> {
 
 fn main() -> std::process::ExitCode {
     // Cargo adds an argument of its own.
-    let mut numbers = std::env::args().skip(1).filter_map(|a| a.parse().ok());
+    let (numbers, words): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).filter(|a| a != "--bench").partition(|a| a.parse::<usize>().is_ok());
+    let mut numbers = numbers.iter().filter_map(|a| a.parse().ok());
     let (threads, repetitions) = (numbers.next().unwrap_or(2), numbers.next().unwrap_or(5));
-    match run(threads, repetitions) {
+    match run(threads, repetitions, words.first().map_or("", |w| w)) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("{message}");

@@ -31,6 +31,8 @@ mod integer;
 mod lanes;
 mod registers;
 mod simd;
+#[cfg(target_arch = "x86_64")]
+mod sixteen;
 
 pub use integer::{Overflowing, multiply_accumulate_f64, multiply_accumulate_int};
 pub use registers::{Register, multiply_accumulate_registers, register_counts};

@@ -10,6 +10,8 @@
 
 use super::lanes::{LANES, side_by_side, truncate_if};
 use super::simd::{Portable, Simd};
+#[cfg(target_arch = "x86_64")]
+use super::sixteen;
 use super::{Accumulator, Element, Numerics, Op, Product, multiply_accumulate};
 
 /// A register of all lanes.
@@ -18,6 +20,11 @@ pub type Register = [u32; 32];
 const ROWS: usize = 16;
 /// The longest k.
 const MOST: usize = 32;
+
+/// Whether products of elements are exact in f32: 22 bits at most, and exponents far from both ends.
+pub(super) fn exact_products(product: &Product) -> bool {
+    [product.a, product.b].iter().all(|e| *e == Element::F16 || e.is_fp8())
+}
 
 /// Registers that a product of this shape takes for A, B and C; none where [`multiply_accumulate_registers`] cannot do it.
 pub fn register_counts(product: &Product) -> Option<[usize; 3]> {
@@ -45,7 +52,7 @@ pub fn multiply_accumulate_registers(
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected as has;
-        if has!("avx2") && has!("f16c") {
+        if has!("avx2") && has!("f16c") && has!("fma") {
             if has!("avx512f") && has!("avx512vl") && has!("avx512bw") && has!("avx512dq") {
                 // SAFETY: the processor has these.
                 return unsafe { with_avx512(numerics, product, a, b, c, d) };
@@ -58,15 +65,18 @@ pub fn multiply_accumulate_registers(
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,f16c")]
+#[target_feature(enable = "avx2,f16c,fma")]
 fn with_avx2(n: Numerics, p: &Product, a: &[&Register], b: &[&Register], c: &[&Register], d: &mut [Register]) {
     with::<super::simd::Avx2, 8>(n, p, a, b, c, d);
 }
 
-/// The same eight lanes, with twice the registers to keep sums in.
+/// Sixteen lanes where they will do, else the same eight with twice the registers to keep sums in.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,f16c,avx512f,avx512vl,avx512bw,avx512dq")]
+#[target_feature(enable = "avx2,f16c,fma,avx512f,avx512vl,avx512bw,avx512dq")]
 fn with_avx512(n: Numerics, p: &Product, a: &[&Register], b: &[&Register], c: &[&Register], d: &mut [Register]) {
+    if n == Numerics::Fast && sixteen::fits(p) && sixteen::sum(p, a, b, c, d) {
+        return;
+    }
     with::<super::simd::Avx2, 16>(n, p, a, b, c, d);
 }
 
@@ -80,12 +90,14 @@ fn with<S: Simd, const GROUP: usize>(
     c: &[&Register],
     d: &mut [Register],
 ) {
-    match (numerics, product.k) {
-        (Numerics::Fast, 4) => fast::<S, GROUP, 4>(product, a, b, c, d),
-        (Numerics::Fast, 8) => fast::<S, GROUP, 8>(product, a, b, c, d),
-        (Numerics::Fast, 16) => fast::<S, GROUP, 16>(product, a, b, c, d),
-        (Numerics::Fast, MOST) => fast::<S, GROUP, MOST>(product, a, b, c, d),
-        (_, k) => {
+    match (numerics, product.k, exact_products(product)) {
+        (Numerics::Fast, 4, _) => fast::<S, GROUP, 4, false>(product, a, b, c, d),
+        (Numerics::Fast, 8, true) => fast::<S, GROUP, 8, true>(product, a, b, c, d),
+        (Numerics::Fast, 8, _) => fast::<S, GROUP, 8, false>(product, a, b, c, d),
+        (Numerics::Fast, 16, true) => fast::<S, GROUP, 16, true>(product, a, b, c, d),
+        (Numerics::Fast, 16, _) => fast::<S, GROUP, 16, false>(product, a, b, c, d),
+        (Numerics::Fast, MOST, true) => fast::<S, GROUP, MOST, true>(product, a, b, c, d),
+        (_, k, _) => {
             let (mut left, mut right) = ([0f32; ROWS * MOST], [0f32; LANES * MOST]);
             let mut sums = [[0f32; LANES]; ROWS];
             operands::<S>(product, a, b, &mut left, &mut right, k);
@@ -103,9 +115,9 @@ fn with<S: Simd, const GROUP: usize>(
     }
 }
 
-/// Plain f32 sums in the order of k, each product rounded.
+/// Plain f32 sums in the order of k, each product rounded; `EXACT` says that no product needs it.
 #[inline(always)]
-fn fast<S: Simd, const GROUP: usize, const K: usize>(
+fn fast<S: Simd, const GROUP: usize, const K: usize, const EXACT: bool>(
     product: &Product,
     a: &[&Register],
     b: &[&Register],
@@ -124,7 +136,12 @@ fn fast<S: Simd, const GROUP: usize, const K: usize>(
         for (term, right) in right.iter().enumerate() {
             let right = S::load(right);
             for row in 0..GROUP {
-                at[row] = S::add(at[row], S::mul(S::splat(left[row][term]), right));
+                let left = S::splat(left[row][term]);
+                at[row] = if EXACT {
+                    S::add_exact_product(at[row], left, right)
+                } else {
+                    S::add(at[row], S::mul(left, right))
+                };
             }
         }
         for (sum, at) in sums.iter_mut().zip(at) {
@@ -326,15 +343,16 @@ mod tests {
             for (k, accumulator, round) in ks.into_iter().flat_map(|k| {
                 [Accumulator::F32, Accumulator::F16]
                     .into_iter()
-                    .flat_map(move |c| (0..6).map(move |round| (k, c, round)))
+                    .flat_map(move |c| (0..8).map(move |round| (k, c, round)))
             }) {
                 if accumulator == Accumulator::F16 && matches!(a, Bf16 | Tf32) {
                     continue;
                 }
                 let p = Product { m: 16, n: 8, k, a, b, accumulator, op: Op::MmaSync };
                 let counts = register_counts(&p).expect("an instruction's shape");
-                // Any bits at first, NaN and infinity among them, then tame exponents.
+                // Any bits at first, NaN and infinity among them, then tame exponents, then anything but e4m3's NaN.
                 let tame = match a {
+                    E4m3 if round > 5 => 0xFEFE_FEFE,
                     E4m3 | E5m2 => 0xBFBF_BFBF,
                     _ => 0xBFFF_BFFF,
                 };
@@ -363,6 +381,16 @@ mod tests {
                     multiply_accumulate(numerics, &p, x, y, &dense_c, &mut want);
                     let of = |n: usize| -> Vec<&Register> { registers[n].iter().collect() };
                     let mut outputs = vec![("chosen", vec![[0u32; 32]; counts[2]]); 2];
+                    #[cfg(target_arch = "x86_64")]
+                    if is_x86_feature_detected!("avx2")
+                        && is_x86_feature_detected!("f16c")
+                        && is_x86_feature_detected!("fma")
+                    {
+                        let mut d = vec![[0u32; 32]; counts[2]];
+                        // SAFETY: the processor has these.
+                        unsafe { with_avx2(numerics, &p, &of(0), &of(1), &of(2), &mut d) };
+                        outputs.push(("AVX2", d));
+                    }
                     multiply_accumulate_registers(numerics, &p, &of(0), &of(1), &of(2), &mut outputs[0].1);
                     outputs[1].0 = "portable";
                     with::<Portable, 8>(numerics, &p, &of(0), &of(1), &of(2), &mut outputs[1].1);

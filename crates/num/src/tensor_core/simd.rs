@@ -1,7 +1,7 @@
 //! Eight f32 or i32 side by side: the few operations that [`super::lanes`] needs, once as plain loops and once as AVX2 instructions.
 //!
-//! Each operation gives the same bits in both, so results do not depend on the processor. Rounding conversions to integers and fused
-//! multiply-adds are left out on purpose.
+//! Each operation gives the same bits in both, so results do not depend on the processor. Rounding conversions to integers are left
+//! out on purpose, and fused multiply-adds but for exact products.
 
 /// Eight lanes. `F` are f32, `I` are i32.
 pub(super) trait Simd {
@@ -13,6 +13,8 @@ pub(super) trait Simd {
     fn store(values: Self::F, to: &mut [f32; 8]);
     fn mul(a: Self::F, b: Self::F) -> Self::F;
     fn add(a: Self::F, b: Self::F) -> Self::F;
+    /// `a` x `b` + `sum`, where the product is exact: rounded once or twice is then the same.
+    fn add_exact_product(sum: Self::F, a: Self::F, b: Self::F) -> Self::F;
     /// NaN becomes 0x7FFFFFFF.
     fn canonical(a: Self::F) -> Self::F;
     /// Eight f16 as f32, exactly; a NaN gives any NaN.
@@ -90,6 +92,10 @@ impl Simd for Portable {
     #[inline(always)]
     fn add(a: Self::F, b: Self::F) -> Self::F {
         zip(a, b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn add_exact_product(sum: Self::F, a: Self::F, b: Self::F) -> Self::F {
+        Self::add(sum, Self::mul(a, b))
     }
     #[inline(always)]
     fn canonical(a: Self::F) -> Self::F {
@@ -194,10 +200,10 @@ mod avx2 {
     use std::arch::x86_64::*;
     use std::mem::transmute;
 
-    /// AVX2 instructions, and one of F16C.
+    /// AVX2 instructions, one of F16C and one of FMA.
     ///
-    /// Every method may be called from functions with AVX2 enabled only, `halves` with F16C too; [`super::super::lanes`] and
-    /// [`super::super::registers`] see to it. Once inlined there, each is an instruction or two.
+    /// Every method may be called from functions with AVX2 enabled only, `halves` with F16C too and `add_exact_product` with FMA;
+    /// [`super::super::lanes`] and [`super::super::registers`] see to it. Once inlined there, each is an instruction or two.
     pub(in super::super) struct Avx2;
 
     // NOTE: no closures around intrinsics, since a closure does not inherit the caller's AVX2 and its instructions become calls.
@@ -260,6 +266,7 @@ mod avx2 {
             fn store(values: __m256, to: &mut [f32; 8]) -> () { *to = transmute::<__m256, [f32; 8]>(values) }
             fn mul(a: __m256, b: __m256) -> __m256 { _mm256_mul_ps(a, b) }
             fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
+            fn add_exact_product(sum: __m256, a: __m256, b: __m256) -> __m256 { _mm256_fmadd_ps(a, b, sum) }
             fn canonical(a: __m256) -> __m256 {
                 _mm256_blendv_ps(a, _mm256_set1_ps(crate::CANONICAL_NAN), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a))
             }
