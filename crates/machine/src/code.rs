@@ -426,6 +426,8 @@ pub struct WmmaMemOp {
 /// `mma.sync`, `wmma.mma`.
 #[derive(Debug, Clone)]
 pub struct MmaOp {
+    /// The product, where the tensor core takes operands as registers hold them.
+    pub in_registers: Option<warpsmith_num::tensor_core::Product>,
     pub m: usize,
     pub n: usize,
     pub k: usize,

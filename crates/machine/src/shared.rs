@@ -163,21 +163,45 @@ impl Shared {
     /// Adds or removes the in-flight bit for 4, 8 or 16 bytes of each lane.
     #[inline(always)]
     pub fn lanes_flight(&mut self, m: u32, at: &[u32; 32], span: usize, flight: bool) {
-        const ALL: u32 = u32::from_ne_bytes([IN_FLIGHT; 4]);
+        match span {
+            16 => self.pieces_flight::<16>(m, at, 1, flight),
+            8 => self.pieces_flight::<8>(m, at, 1, flight),
+            _ => self.pieces_flight::<4>(m, at, span / 4, flight),
+        }
+    }
+
+    #[inline(always)]
+    fn pieces_flight<const PIECE: usize>(&mut self, m: u32, at: &[u32; 32], pieces: usize, flight: bool) {
         for (l, a) in at.iter().enumerate() {
             if m >> l & 1 != 0 {
-                for four in self.shadow[*a as usize..][..span].as_chunks_mut::<4>().0 {
-                    let old = u32::from_ne_bytes(*four);
-                    *four = if flight { old | ALL } else { old & !ALL }.to_ne_bytes();
+                for piece in self.shadow[*a as usize..][..PIECE * pieces].as_chunks_mut::<PIECE>().0 {
+                    *piece = piece.map(|s| if flight { s | IN_FLIGHT } else { s & !IN_FLIGHT });
                 }
             }
         }
     }
 
-    /// Whether any of so many bytes at every offset is in flight.
+    /// Whether any of so many bytes (4, 8, 16) at every offset is in flight.
     #[inline(always)]
     pub fn any_in_flight(&self, at: &[u32; 32], span: usize) -> bool {
-        at.iter().any(|a| self.in_flight(*a as usize, span))
+        match span {
+            16 => self.pieces_in_flight::<16>(at, 1),
+            8 => self.pieces_in_flight::<8>(at, 1),
+            _ => self.pieces_in_flight::<4>(at, span / 4),
+        }
+    }
+
+    #[inline(always)]
+    fn pieces_in_flight<const PIECE: usize>(&self, at: &[u32; 32], pieces: usize) -> bool {
+        let mut any = [0u8; PIECE];
+        for a in at {
+            for piece in self.shadow[*a as usize..][..PIECE * pieces].as_chunks::<PIECE>().0 {
+                for (any, shadow) in any.iter_mut().zip(piece) {
+                    *any |= shadow;
+                }
+            }
+        }
+        any.iter().fold(0, |a, s| a | s) & IN_FLIGHT != 0
     }
 
     /// Whether the bytes at every offset are defined and none is in flight; `span` is a power of two up to 16 or more.
@@ -195,16 +219,15 @@ impl Shared {
 
     #[inline(always)]
     fn pieces_defined<const PIECE: usize>(&self, at: &[u32], pieces: usize) -> bool {
-        let mut all = [DEFINED; PIECE];
         let mut bad = [0u8; PIECE];
         for a in at {
             for piece in self.shadow[*a as usize..][..PIECE * pieces].as_chunks::<PIECE>().0 {
-                for (bad, (all, shadow)) in bad.iter_mut().zip(all.iter_mut().zip(piece)) {
-                    (*bad, *all) = (*bad | shadow, *all & shadow);
+                for (bad, shadow) in bad.iter_mut().zip(piece) {
+                    *bad |= shadow ^ DEFINED;
                 }
             }
         }
-        bad.iter().all(|b| b & !DEFINED == 0) && all == [DEFINED; PIECE]
+        bad == [0; PIECE]
     }
 
     /// A read by all lanes when no other warp has written anything new; false: look at each lane.

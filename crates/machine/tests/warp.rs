@@ -165,7 +165,10 @@ fn lanes_that_call_one_after_the_other_meet_in_the_function() {
         assert_eq!(r.words(), (0..32).map(|l| value(l) + l).collect::<Vec<_>>(), "{meet}");
     }
     // A register and a word of the depot that only the others have written.
-    for before in ["@%p0 mov.u32 %r5, %r1;\nadd.u32 %r1, %r1, %r5;\n", "@%p0 st.local.u32 [own], %r1;\nld.local.u32 %r5, [own];\nadd.u32 %r1, %r1, %r5;\n"] {
+    for before in [
+        "@%p0 mov.u32 %r5, %r1;\nadd.u32 %r1, %r1, %r5;\n",
+        "@%p0 st.local.u32 [own], %r1;\nld.local.u32 %r5, [own];\nadd.u32 %r1, %r1, %r5;\n",
+    ] {
         let r = run(&program("mov.u32 %r2, 0;", before), &[0; 4], 128, 32);
         assert_eq!(r.kinds(), ["uninitialized_read"], "{before}: {:#?}", r.outcome.findings);
         assert_eq!(r.outcome.findings[0].lane, Some(0), "{before}");

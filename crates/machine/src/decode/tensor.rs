@@ -195,7 +195,25 @@ impl Decoder<'_> {
         let mut instr = Instr::new(Op::Mma);
         let (m, n, k) = dims;
         let and = bit_product == Some(true);
-        let side = MmaOp { m, n, k, wmma, a: fa, b: fb, c: fc, d: fd, a_rows, b_rows, c_rows, d_rows, saturate, and };
+        let in_registers = None;
+        let mut side = MmaOp {
+            in_registers,
+            m,
+            n,
+            k,
+            wmma,
+            a: fa,
+            b: fb,
+            c: fc,
+            d: fd,
+            a_rows,
+            b_rows,
+            c_rows,
+            d_rows,
+            saturate,
+            and,
+        };
+        side.in_registers = crate::exec::product_in_registers(&side);
         instr.side = push(&mut self.sides.mmas, side);
         Ok(instr)
     }

@@ -10,7 +10,7 @@ use crate::code::{Area, CopyOp, Instr, Pc};
 use crate::cta::Cta;
 use crate::exec::memory::{address_undefined, addresses, bad_access, classify, in_flight, race};
 use crate::exec::rare::lanes_of;
-use crate::exec::rows::mask_of;
+use crate::exec::rows::{ANY, mask_of, versions};
 use crate::exec::{global_races, traffic, undefined};
 use crate::memory::{ALL_DEFINED, DEFINED, slot_of};
 use crate::shared::{Accessor, Lanes, Places};
@@ -46,8 +46,13 @@ impl Flight {
     }
 }
 
-/// Starts the copies of the active lanes.
-pub fn issue(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
+versions! {
+    /// Starts the copies of the active lanes.
+    fn issue(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) = issue_body
+}
+
+#[inline(always)]
+fn issue_body(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
     let op = &cta.m.code.sides.copies[i.side as usize];
     if address_undefined(cta, w, &op.shared, pc, m) || address_undefined(cta, w, &op.global, pc, m) {
         return;
@@ -104,6 +109,7 @@ fn relative(address: u64) -> u64 {
 }
 
 /// Bytes to read for each lane.
+#[inline(always)]
 fn sizes(w: &Warp, op: &CopyOp) -> [u8; 32] {
     let mut size = [op.bytes as u8; 32];
     if let Some(row) = op.src_size {
@@ -122,6 +128,7 @@ fn sizes(w: &Warp, op: &CopyOp) -> [u8; 32] {
 }
 
 /// PERF: the usual case at once: all lanes copy whole pieces from one buffer, and nobody is near what they overwrite.
+#[inline(always)]
 fn quick(cta: &mut Cta, w: &Warp, f: &Flight) -> bool {
     let (m, bytes) = (f.mask, f.bytes);
     let machine = cta.m;
@@ -130,8 +137,7 @@ fn quick(cta: &mut Cta, w: &Warp, f: &Flight) -> bool {
     let Some(b) = machine.buffers.get(slot) else { return false };
     let base = f.from[first].wrapping_sub(offset as u64);
     let limit = cta.shared.len() as u64;
-    let (mut bad, mut at, mut seen) = (0u64, [0usize; 32], [0u64; 16]);
-    let mut twice = 0;
+    let (mut bad, mut at) = (0u64, [0usize; 32]);
     for (l, at) in at.iter_mut().enumerate() {
         let active = m >> l & 1 != 0;
         let o = f.from[if active { l } else { first }].wrapping_sub(base);
@@ -139,9 +145,12 @@ fn quick(cta: &mut Cta, w: &Warp, f: &Flight) -> bool {
         bad |= u64::from(u64::from(f.to[l]) + bytes as u64 > limit) | u64::from(f.to[l]) & (bytes as u64 - 1);
         bad |= u64::from(active && usize::from(f.size[l]) != bytes);
         *at = o as usize;
-        // Bit sets of the places' low bits: two lanes that write one place are looked at one by one.
-        let place = f.to[l] as usize / bytes % 1024;
-        let bit = u64::from(active) << (place % 64);
+    }
+    // Bit sets of the places' low bits: two lanes that write one place are looked at one by one. A power of two each.
+    let (mut twice, mut seen, piece) = (0, [0u64; 16], bytes.trailing_zeros());
+    for (l, to) in f.to.iter().enumerate() {
+        let place = (to >> piece) as usize % 1024;
+        let bit = u64::from(m >> l & 1) << (place % 64);
         twice |= seen[place / 64] & bit;
         seen[place / 64] |= bit;
     }
@@ -261,6 +270,43 @@ fn transfer(cta: &mut Cta, f: &Flight, l: usize) {
     transfer_words(cta, f, l, slot, offset);
 }
 
+/// PERF: all lanes of a copy that began as a whole, from one buffer and each of all its bytes, where all are defined. False: nothing was done.
+#[inline(always)]
+fn transfer_whole(cta: &mut Cta, f: &Flight, lanes: u32) -> bool {
+    match f.bytes {
+        16 => transfer_pieces::<2>(cta, f, lanes),
+        8 => transfer_pieces::<1>(cta, f, lanes),
+        _ => false,
+    }
+}
+
+#[inline(always)]
+fn transfer_pieces<const WORDS: usize>(cta: &mut Cta, f: &Flight, lanes: u32) -> bool {
+    let Some((slot, offset)) = slot_of(f.from[lanes.trailing_zeros() as usize & 31]) else { return false };
+    let base = f.from[lanes.trailing_zeros() as usize & 31].wrapping_sub(offset as u64);
+    let Some(b) = cta.m.buffers.get(slot) else { return false };
+    if let Some(shadow) = &b.shadow {
+        let mut undefined = 0;
+        for l in lanes_of(lanes) {
+            let from = f.from[l].wrapping_sub(base) as usize;
+            for n in 0..WORDS {
+                undefined |= shadow.load64(from + 8 * n) ^ ALL_DEFINED;
+            }
+        }
+        if undefined != 0 {
+            return false;
+        }
+    }
+    for l in lanes_of(lanes) {
+        let (to, from) = (f.to[l] as usize, f.from[l].wrapping_sub(base) as usize);
+        for n in 0..WORDS {
+            cta.shared.store(to + 8 * n, 8, b.data.load64(from + 8 * n));
+        }
+        cta.shared.mark(to, 8 * WORDS, DEFINED);
+    }
+    true
+}
+
 #[cold]
 #[inline(never)]
 fn transfer_words(cta: &mut Cta, f: &Flight, l: usize, slot: usize, offset: i64) {
@@ -297,20 +343,20 @@ pub fn commit(w: &mut Warp, m: u32) {
 }
 
 /// Waits until at most so many of the latest groups are in flight.
-pub fn wait(cta: &mut Cta, w: &mut Warp, i: &Instr, m: u32) {
+pub fn wait<const WIDE: u8>(cta: &mut Cta, w: &mut Warp, i: &Instr, m: u32) {
     let keep = u32::try_from(i.imm).unwrap_or(0);
     let all = i.sub == 1;
     let committed = w.committed;
-    finish(cta, w, m, |group| if all { m } else { mask_of(|l| group.saturating_add(keep) < committed[l]) });
+    finish::<WIDE>(cta, w, m, |group| if all { m } else { mask_of(|l| group.saturating_add(keep) < committed[l]) });
 }
 
 /// All copies of these lanes have come: for an mbarrier that tracks them.
 pub fn land(cta: &mut Cta, w: &mut Warp, m: u32) {
-    finish(cta, w, m, |_| m);
+    finish::<ANY>(cta, w, m, |_| m);
 }
 
 /// Lets copies of the lanes of `m` land; `done` says of which lanes, by the group's number.
-fn finish(cta: &mut Cta, w: &Warp, m: u32, done: impl Fn(u32) -> u32) {
+fn finish<const WIDE: u8>(cta: &mut Cta, w: &Warp, m: u32, done: impl Fn(u32) -> u32) {
     let mut flights = std::mem::take(&mut cta.flights);
     let mut kept = 0;
     for n in 0..flights.len() {
@@ -318,7 +364,7 @@ fn finish(cta: &mut Cta, w: &Warp, m: u32, done: impl Fn(u32) -> u32) {
         let lanes = if f.warp == w.index { f.mask & m & done(f.group) } else { 0 };
         if lanes != 0 {
             f.whole &= lanes == f.mask;
-            touch_down(cta, w, f, lanes);
+            touch_down::<WIDE>(cta, w, f, lanes);
             f.mask &= !lanes;
         }
         if f.mask != 0 {
@@ -330,11 +376,20 @@ fn finish(cta: &mut Cta, w: &Warp, m: u32, done: impl Fn(u32) -> u32) {
     cta.flights = flights;
 }
 
-fn touch_down(cta: &mut Cta, w: &Warp, f: &Flight, lanes: u32) {
-    cta.shared.lanes_flight(lanes, &f.to, f.bytes, false);
-    if cta.m.options.async_copies == AsyncCopies::Late {
-        for l in lanes_of(lanes) {
-            transfer(cta, f, l);
+versions! {
+    /// The copies of some lanes have come.
+    fn touch_down(cta: &mut Cta, w: &Warp, f: &Flight, lanes: u32) = touch_down_body
+}
+
+#[inline(always)]
+fn touch_down_body(cta: &mut Cta, w: &Warp, f: &Flight, lanes: u32) {
+    let late = cta.m.options.async_copies == AsyncCopies::Late;
+    if !(late && f.whole && transfer_whole(cta, f, lanes)) {
+        cta.shared.lanes_flight(lanes, &f.to, f.bytes, false);
+        if late {
+            for l in lanes_of(lanes) {
+                transfer(cta, f, l);
+            }
         }
     }
     if !cta.detects {

@@ -34,7 +34,6 @@ fn saturate(bits: u32) -> u32 {
 }
 
 /// A row with subnormal numbers flushed to zero.
-#[inline(never)]
 fn flushed(a: &[u32; 32]) -> [u32; 32] {
     a.map(flush)
 }
@@ -91,7 +90,19 @@ fn float2(r: R, i: &Instr, m: u32, f: impl Fn(f32, f32) -> f32) {
 
 #[inline(always)]
 fn float1(r: R, i: &Instr, m: u32, f: impl Fn(f32) -> f32) {
-    float3(r, i, m, |a, _, _| f(a));
+    let ftz = if i.flags & flag::FTZ != 0 { u32::MAX } else { 0 };
+    // All ones where a subnormal number counts as zero.
+    let tiny = |v: u32| if v & 0x7F80_0000 == 0 { ftz & 0x7FFF_FFFF } else { 0 };
+    let mut t = [0u32; 32];
+    let a = r.r32(i.a);
+    for l in 0..32 {
+        let v = canonical(f(f32::from_bits(a[l] & !tiny(a[l]))).to_bits());
+        t[l] = v & !tiny(v);
+    }
+    if i.flags & flag::SAT != 0 {
+        finish(&mut t, flag::SAT);
+    }
+    r.put32(i.d, &t, m);
 }
 
 /// 2^126.

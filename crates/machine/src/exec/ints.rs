@@ -46,8 +46,25 @@ pub(super) fn lop3(a: u32, b: u32, c: u32, table: u32) -> u32 {
     r
 }
 
+/// PERF: a selector that is the same for all lanes, and that copies no signs, is taken apart once.
 #[inline(always)]
 fn prmt_rows(r: R, i: &Instr, m: u32) {
+    let selectors = r.r32(i.c);
+    let selector = selectors[0];
+    if selector & 0x8888 == 0 && selectors.iter().fold(0, |other, s| other | (s ^ selector)) == 0 {
+        let place = |n: u32| selector >> (4 * n) & 7;
+        let (from, shift) = ([0, 1, 2, 3].map(|n| place(n) >= 4), [0, 1, 2, 3].map(|n| 8 * (place(n) & 3)));
+        let mut t = [0u32; 32];
+        let words = from.map(|second| if second { r.r32(i.b) } else { r.r32(i.a) });
+        for l in 0..32 {
+            t[l] = words[0][l] >> shift[0] & 0xFF
+                | (words[1][l] >> shift[1] & 0xFF) << 8
+                | (words[2][l] >> shift[2] & 0xFF) << 16
+                | words[3][l] >> shift[3] << 24;
+        }
+        r.put32(i.d, &t, m);
+        return;
+    }
     tri32(r, i, m, |a, b, c| {
         let mut out = 0;
         let mut n = 0;

@@ -4,6 +4,7 @@
 use crate::code::{Area, Instr, MatrixOp, Pc};
 use crate::cta::Cta;
 use crate::exec::memory::{address_undefined, addresses};
+use crate::exec::rows::versions;
 use crate::exec::turn::turn_halves;
 use crate::exec::{region, traffic};
 use crate::memory::{SHARED_WINDOW, WINDOW_BYTES};
@@ -30,8 +31,13 @@ fn rows(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc, write: bool) -> Opti
     Some(at)
 }
 
-/// PERF: the usual load at once: all rows in shared memory, defined, and nothing new near them. False: look at each row.
-fn quick_load(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc) -> bool {
+versions! {
+    /// PERF: the usual load at once: all rows in shared memory, defined, and nothing new near them. False: look at each row.
+    fn quick_load(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc) -> bool = quick_load_body
+}
+
+#[inline(always)]
+fn quick_load_body(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc) -> bool {
     let used = if op.count == 4 { u32::MAX } else { (1 << (8 * op.count)) - 1 };
     if w.regs.poison(op.address.row) & used != 0 {
         return false;
@@ -67,10 +73,10 @@ fn quick_load(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc) -> bool {
     true
 }
 
-pub fn load(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
+pub fn load<const WIDE: u8>(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
     let machine = cta.m;
     let op = &machine.code.sides.matrices[i.side as usize];
-    if quick_load(cta, w, op, pc) {
+    if quick_load::<WIDE>(cta, w, op, pc) {
         return;
     }
     let Some(at) = rows(cta, w, op, pc, false) else { return };

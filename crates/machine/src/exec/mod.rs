@@ -1,7 +1,7 @@
 //! The interpreter's loop: picks a group of lanes, runs it instruction by instruction, hands families to their modules.
 //!
-//! On x86-64 the lane-wise families and the accesses to memory exist twice: for any CPU, and with AVX2, FMA, F16C and BMI2,
-//! chosen at run time (see `rows::versions`).
+//! On x86-64 the lane-wise families and the accesses to memory exist three times: for any CPU, with AVX2, FMA, F16C and BMI2, and
+//! with AVX-512, chosen at run time (see `rows::versions`).
 
 mod async_copy;
 mod atomics;
@@ -38,7 +38,7 @@ mod wides;
 pub use async_copy::Flight;
 pub use calls::{FUNCTION_HANDLES, MAX_ROWS};
 pub use mbarrier::Mbarrier;
-pub use tensor::Scratch;
+pub use tensor::{Scratch, product_in_registers};
 
 use crate::api::FindingKind;
 use crate::code::{ALWAYS, Class, Code, Instr, Op, Pc};
@@ -58,27 +58,16 @@ pub(crate) enum Step {
 
 /// Runs a warp until it waits, exits, faults, or `left` instructions are used up.
 pub fn run_warp(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::sync::OnceLock;
-        static WIDE: OnceLock<bool> = OnceLock::new();
-        let wide = *WIDE.get_or_init(|| {
-            is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("popcnt")
-        });
-        if wide {
-            return run_groups::<true>(cta, w, left);
-        }
+    match rows::width() {
+        rows::AVX512 => run_groups::<{ rows::AVX512 }>(cta, w, left),
+        rows::AVX2 => run_groups::<{ rows::AVX2 }>(cta, w, left),
+        _ => run_groups::<{ rows::ANY }>(cta, w, left),
     }
-    run_groups::<false>(cta, w, left)
 }
 
 /// A lane-wise instruction: first which lanes of the result are undefined, then the values.
 #[inline(always)]
-fn lane_wise<const WIDE: bool>(w: &mut Warp, i: &Instr, pc: Pc, m: u32, code: &Code) {
+fn lane_wise<const WIDE: u8>(w: &mut Warp, i: &Instr, pc: Pc, m: u32, code: &Code) {
     if undefined::sources(&w.regs, i) & m != 0 || undefined::special(i.op) {
         undefined::pure(w, i, m, pc, &code.sides);
     } else {
@@ -94,7 +83,7 @@ fn lane_wise<const WIDE: bool>(w: &mut Warp, i: &Instr, pc: Pc, m: u32, code: &C
     }
 }
 
-fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
+fn run_groups<const WIDE: u8>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> Pause {
     let code = cta.m.code;
     w.yielded = false;
     w.polls = 0;
@@ -171,7 +160,7 @@ fn run_groups<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, left: &mut u64) -> 
                         w.groups.push(Group { pc, mask: m, ..group });
                         Step::Switch
                     } else {
-                        warp_step(cta, w, at, i, pc, mask)
+                        warp_step::<WIDE>(cta, w, at, i, pc, mask)
                     }
                 }
             };
@@ -220,14 +209,14 @@ fn idle(w: &mut Warp) -> Pause {
 }
 
 #[inline(always)]
-fn memory_step<const WIDE: bool>(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
+fn memory_step<const WIDE: u8>(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
     match i.op {
         Op::Load => memory::load::<WIDE>(cta, w, i, pc, m),
         Op::Store => memory::store::<WIDE>(cta, w, i, pc, m),
         Op::Atom => atomics::atomic(cta, w, i, pc, m),
-        Op::CpAsync => async_copy::issue(cta, w, i, pc, m),
+        Op::CpAsync => async_copy::issue::<WIDE>(cta, w, i, pc, m),
         Op::CpAsyncCommit => async_copy::commit(w, m),
-        Op::CpAsyncWait => async_copy::wait(cta, w, i, m),
+        Op::CpAsyncWait => async_copy::wait::<WIDE>(cta, w, i, m),
         Op::Clock => rare_clock(cta, w, i, m),
         _ => {}
     }
@@ -340,7 +329,7 @@ fn branch_index(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask:
     Step::Switch
 }
 
-fn warp_step(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32) -> Step {
+fn warp_step<const WIDE: u8>(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u32) -> Step {
     let aligned = match i.op {
         Op::Barrier => cta.m.code.sides.barriers[i.side as usize].aligned,
         Op::Mma | Op::LoadMatrix | Op::StoreMatrix | Op::WmmaLoad | Op::WmmaStore | Op::MovMatrix => true,
@@ -359,7 +348,7 @@ fn warp_step(cta: &mut Cta, w: &mut Warp, at: usize, i: &Instr, pc: Pc, mask: u3
             Step::Next
         }
         Op::LoadMatrix => {
-            matrix::load(cta, w, i, pc);
+            matrix::load::<WIDE>(cta, w, i, pc);
             Step::Next
         }
         Op::StoreMatrix => {

@@ -6,25 +6,54 @@ use crate::registers::Registers;
 /// Registers of the warp that runs.
 pub type R<'a> = &'a mut Registers;
 
-/// Defines a function twice on x86-64: for any CPU, and for one with AVX2, FMA, F16C and BMI2, as `WIDE` says.
+/// What the processor has: nothing in particular, AVX2 and what comes with it, AVX-512.
+pub const ANY: u8 = 0;
+pub const AVX2: u8 = 1;
+pub const AVX512: u8 = 2;
+
+/// What this processor has.
+pub fn width() -> u8 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::is_x86_feature_detected as has;
+        let bits = has!("bmi1") && has!("bmi2") && has!("popcnt") && has!("lzcnt");
+        if bits && has!("avx2") && has!("fma") && has!("f16c") {
+            let wider = has!("avx512f") && has!("avx512vl") && has!("avx512bw") && has!("avx512dq");
+            return if wider { AVX512 } else { AVX2 };
+        }
+    }
+    ANY
+}
+
+/// Defines a function three times on x86-64: for any CPU, and for one with what `WIDE` says.
 macro_rules! versions {
-    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) = $body:path) => {
+    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $(-> $result:ty)? = $body:path) => {
         $(#[$doc])*
         #[inline(always)]
-        pub fn $name<const WIDE: bool>($($arg: $ty),*) {
+        pub fn $name<const WIDE: u8>($($arg: $ty),*) $(-> $result)? {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt")]
-                fn wide($($arg: $ty),*) {
+                fn avx2($($arg: $ty),*) $(-> $result)? {
                     $body($($arg),*)
                 }
-                if WIDE {
-                    // SAFETY: `run_warp` sets WIDE only where these features were detected.
-                    return unsafe { wide($($arg),*) };
+                #[target_feature(
+                    enable = "avx2,fma,f16c,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512vl,avx512bw,avx512dq"
+                )]
+                fn avx512($($arg: $ty),*) $(-> $result)? {
+                    $body($($arg),*)
+                }
+                if WIDE == $crate::exec::rows::AVX512 {
+                    // SAFETY: WIDE is what `rows::width` has found, or less.
+                    return unsafe { avx512($($arg),*) };
+                }
+                if WIDE == $crate::exec::rows::AVX2 {
+                    // SAFETY: as above.
+                    return unsafe { avx2($($arg),*) };
                 }
             }
             #[inline(never)]
-            fn base($($arg: $ty),*) {
+            fn base($($arg: $ty),*) $(-> $result)? {
                 $body($($arg),*)
             }
             base($($arg),*)

@@ -137,13 +137,33 @@ pub fn mma(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc) {
     }
 }
 
-/// PERF: an m16n8 product straight from the registers, which hold its operands in rows; false: it is another one.
-#[inline(always)]
-fn in_registers(numerics: tensor_core::Numerics, r: &mut Registers, op: &MmaOp, product: &Product) -> bool {
-    let counts = [op.a_rows.len(), op.b_rows.len(), op.c_rows.len()];
-    if tensor_core::register_counts(product) != Some(counts) || op.c.element != op.d.element {
-        return false;
+/// The product of floats that an instruction asks for.
+fn product_of(op: &MmaOp) -> Product {
+    Product {
+        m: op.m,
+        n: op.n,
+        k: op.k,
+        a: element(op.a.element),
+        b: element(op.b.element),
+        // From f32 to f16 the sum is an f32 that is rounded once more (SASS of ptxas 13.0, sm_90; an H200).
+        accumulator: if [op.c.element, op.d.element] == [Elem::F16; 2] { Accumulator::F16 } else { Accumulator::F32 },
+        op: if op.wmma { tensor_core::Op::Wmma } else { tensor_core::Op::MmaSync },
     }
+}
+
+/// An m16n8 product of floats whose operands registers hold in rows, as the tensor core takes them.
+pub fn product_in_registers(op: &MmaOp) -> Option<Product> {
+    use Elem::{Bf16, E4m3, E5m2, F16, Tf32};
+    let floats = matches!(op.a.element, F16 | Bf16 | Tf32 | E4m3 | E5m2) && op.c.element == op.d.element;
+    let product = product_of(op);
+    let counts = [op.a_rows.len(), op.b_rows.len(), op.c_rows.len()];
+    (floats && tensor_core::register_counts(&product) == Some(counts)).then_some(product)
+}
+
+/// PERF: a product straight from the registers.
+#[inline(always)]
+fn in_registers(numerics: tensor_core::Numerics, r: &mut Registers, op: &MmaOp, product: &Product) {
+    let counts = [op.a_rows.len(), op.b_rows.len(), op.c_rows.len()];
     // Never more than four: those of A, or of an f32 accumulator.
     let mut d = [[0u32; 32]; 4];
     let list =
@@ -160,26 +180,17 @@ fn in_registers(numerics: tensor_core::Numerics, r: &mut Registers, op: &MmaOp, 
     for (row, values) in op.d_rows.iter().zip(&d) {
         r.put32(*row, values, u32::MAX);
     }
-    true
 }
 
 #[inline(always)]
 fn floats(cta: &mut Cta, w: &mut Warp, op: &MmaOp) {
-    let (m, n, k) = (op.m, op.n, op.k);
-    let product = Product {
-        m,
-        n,
-        k,
-        a: element(op.a.element),
-        b: element(op.b.element),
-        // From f32 to f16 the sum is an f32 that is rounded once more (SASS of ptxas 13.0, sm_90; an H200).
-        accumulator: if [op.c.element, op.d.element] == [Elem::F16; 2] { Accumulator::F16 } else { Accumulator::F32 },
-        op: if op.wmma { tensor_core::Op::Wmma } else { tensor_core::Op::MmaSync },
-    };
     let numerics = cta.m.options.numerics;
-    if in_registers(numerics, &mut w.regs, op, &product) {
+    if let Some(product) = &op.in_registers {
+        in_registers(numerics, &mut w.regs, op, product);
         return;
     }
+    let (m, n, k) = (op.m, op.n, op.k);
+    let product = product_of(op);
     let Scratch { a, b, c, d } = &mut *cta.scratch;
     gather(&w.regs, &op.a, &op.a_rows, a);
     gather(&w.regs, &op.b, &op.b_rows, b);
@@ -243,10 +254,21 @@ fn doubles(w: &mut Warp, op: &MmaOp) {
 }
 
 /// Undefined lanes of the result's rows, if any: an element is undefined if its row of A, its column of B or its own C is.
+#[inline(always)]
 fn undefined_result(w: &Warp, op: &MmaOp, pc: Pc) -> Option<(Vec<u32>, Pc)> {
     let r = &w.regs;
-    let all = op.a_rows.iter().chain(&op.b_rows).chain(&op.c_rows);
-    let first = all.clone().find(|row| r.poison(**row) != 0)?;
+    let any = |rows: &[RowId]| rows.iter().fold(0, |p, row| p | r.poison(*row));
+    if any(&op.a_rows) | any(&op.b_rows) | any(&op.c_rows) == 0 {
+        return None;
+    }
+    spread_undefined(r, op, pc)
+}
+
+#[cold]
+#[inline(never)]
+fn spread_undefined(r: &Registers, op: &MmaOp, pc: Pc) -> Option<(Vec<u32>, Pc)> {
+    let mut all = op.a_rows.iter().chain(&op.b_rows).chain(&op.c_rows);
+    let first = all.find(|row| r.poison(**row) != 0)?;
     let origin = r.origin(*first, pc);
     let (mut rows, mut cols) = ([false; 32], [false; 32]);
     let mark = |f: &Fragment, list: &[RowId], by_row: bool, out: &mut [bool; 32]| {

@@ -31,6 +31,9 @@ impl Places {
                 several |= same | same >> d;
             }
         }
+        if repeated == 0 && m == u32::MAX {
+            return Places { at: *at, tags: std::array::from_fn(|l| (l as u64) << LANE_SHIFT), count: 32 };
+        }
         let mut p = Places { at: [first; 32], tags: [0; 32], count: 0 };
         let mut left = m & !repeated;
         while left != 0 {
