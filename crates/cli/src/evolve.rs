@@ -302,6 +302,7 @@ impl GateEvaluator<'_> {
                 shared_bytes: u64::from(entry.shared_bytes) + step.shared_bytes,
                 spill_bytes: u64::from(entry.spill_bytes),
                 opcodes: done.opcodes.clone(),
+                busiest_cta: done.busiest_cta,
                 tensor_bytes: if launches.is_empty() { tensor_bytes } else { 0 },
                 ..Launch::default()
             });

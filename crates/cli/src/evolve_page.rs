@@ -12,7 +12,8 @@ pub fn page(state: &State, record: &EvolveRecord) -> String {
     let gain = best.and_then(|b| b.gain);
     let headline = match (best, gain) {
         (Some(b), Some(gain)) => {
-            format!("{gain:.2}x better than the start: {}", all_changes(record).unwrap_or(b.change.clone()))
+            let by = if b.estimate.is_some() { " by an estimate, no time" } else { "" };
+            format!("{gain:.2}x better than the start{by}: {}", all_changes(record).unwrap_or(b.change.clone()))
         }
         (Some(b), None) => format!("#{} passed: {}", b.id, b.change),
         (None, _) => "Nothing passed".into(),
@@ -34,6 +35,8 @@ pub fn page(state: &State, record: &EvolveRecord) -> String {
         passed: best.is_some(),
         measure,
         unit: unit.into(),
+        decision: decision(record),
+        reasons: reasons(state, record),
         next: next(record),
         facts: facts(state, record),
         nodes: state.solutions.iter().filter_map(|s| node(state, record, s)).collect(),
@@ -58,6 +61,35 @@ fn all_changes(record: &EvolveRecord) -> Option<String> {
         })
         .collect();
     (!changed.is_empty()).then(|| changed.join(", "))
+}
+
+/// Whether the best is worth taking over, as far as the loop knows.
+fn decision(record: &EvolveRecord) -> Option<String> {
+    let best = record.best.as_ref()?;
+    let gain = best.gain?;
+    let words = match (best.estimate.is_some(), best.id == 0, best.gain_interval) {
+        (_, true, _) => "nothing to merge: no solution was better than the start".to_string(),
+        (true, ..) => "not on this: an estimate tells good from bad and takes no time; measure it first".into(),
+        (false, _, Some([low, high])) if low <= 1.0 => {
+            format!("no: its gain of {gain:.3}x is not clear of noise (95% interval {low:.3} to {high:.3})")
+        }
+        (false, _, Some([low, high])) => format!(
+            "as a gain over the start at these shapes and on this device, yes ({gain:.3}x, 95% interval {low:.3} to {high:.3}); whether it beats what people use a bench beside peers tells"
+        ),
+        (false, _, None) => "not yet: the best was not measured beside the start".into(),
+    };
+    Some(words)
+}
+
+/// What the gates said of the best, and of the start beside it.
+fn reasons(state: &State, record: &EvolveRecord) -> Vec<(String, Vec<String>)> {
+    let of = |id: u64| state.judged.get(&id).map(|j| j.insights.clone()).unwrap_or_default();
+    let best = record.best.as_ref().map_or(0, |b| b.id);
+    let mut reasons = vec![(format!("The best, #{best}"), of(best))];
+    if best != 0 {
+        reasons.push(("The start, #0".into(), of(0)));
+    }
+    reasons
 }
 
 /// The command that measures the best, where it is the start with other levers.

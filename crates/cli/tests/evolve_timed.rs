@@ -2,6 +2,8 @@
 //! what is measured again, what a lost worker costs, and searches over exhaustive times.
 
 mod common;
+#[path = "../../xtask/src/times.rs"]
+mod times;
 
 use common::{Place, text};
 use serde_json::Value;
@@ -20,31 +22,13 @@ fn events(place: &Place, run: &str) -> Vec<Value> {
 const KEPT: [&str; 6] = ["--set", "STAGES=2", "--set", "SWIZZLE=1", "--set", "Q_REGISTERS=1"];
 
 /// The fastest has BLOCK_M = 128; with BLOCK_N = 128 outputs of timed calls are not those that were judged, though it claims to be faster still.
-const TIMES: &str = r#"
-device = "Made-up GPU"
-target = "sm_89"
-noise = 0.002
-[[subject]]
-name = "*"
-levers = { BLOCK_N = 128 }
-us = 2.0
-wrong_from = 3
-[[subject]]
-name = "*"
-levers = { BLOCK_M = 128, BLOCK_N = 32 }
-us = 6.0
-[[subject]]
-name = "*"
-levers = { BLOCK_M = 128 }
-us = 7.0
-[[subject]]
-name = "*"
-levers = { BLOCK_M = 32 }
-us = 12.0
-[[subject]]
-name = "*"
-us = 10.0
-"#;
+const TIMES: [times::Row; 5] = [
+    ("*", "BLOCK_N = 128", "us = 2.0\nwrong_from = 3"),
+    ("*", "BLOCK_M = 128, BLOCK_N = 32", "us = 6.0"),
+    ("*", "BLOCK_M = 128", "us = 7.0"),
+    ("*", "BLOCK_M = 32", "us = 12.0"),
+    ("*", "", "us = 10.0"),
+];
 
 fn evolve<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let common = ["evolve", "level_07", "--shapes", "tiny", "--backend", "fake:times.toml", "--seed", "2"];
@@ -54,7 +38,7 @@ fn evolve<'a>(more: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn times_take_the_estimates_place_and_a_cheat_is_not_kept() {
     let place = Place::new();
-    fs::write(place.path().join("times.toml"), TIMES).unwrap();
+    fs::write(place.path().join("times.toml"), times::file(&TIMES)).unwrap();
     let output = place.run(&evolve(&["--budget", "9", "--out", "r"]));
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -99,7 +83,7 @@ fn times_take_the_estimates_place_and_a_cheat_is_not_kept() {
 #[test]
 fn a_loop_with_times_goes_on_from_its_own_copy_of_them() {
     let place = Place::new();
-    fs::write(place.path().join("times.toml"), TIMES).unwrap();
+    fs::write(place.path().join("times.toml"), times::file(&TIMES)).unwrap();
     assert_eq!(place.run(&evolve(&["--budget", "9", "--out", "whole"])).status.code(), Some(0));
     let journal = fs::read(place.path().join("whole/journal.jsonl")).unwrap();
     fs::write(place.path().join("times.toml"), "device = 'Another'\n").unwrap();
@@ -124,7 +108,7 @@ fn a_loop_with_times_goes_on_from_its_own_copy_of_them() {
 #[test]
 fn exhaustive_times_of_a_run_are_searched_and_replayed() {
     let place = Place::new();
-    fs::write(place.path().join("times.toml"), TIMES.replace("wrong_from = 3\n", "")).unwrap();
+    fs::write(place.path().join("times.toml"), times::file(&TIMES).replace("wrong_from = 3\n", "")).unwrap();
     let sweep = ["bench", "level_07", "--shapes", "tiny", "--sweep", "--baselines", "none"];
     let quick =
         ["--methods", "graph_cold", "--iters", "20", "--stability", "10", "--backend", "fake:times.toml", "--out", "s"];
@@ -182,14 +166,13 @@ fn a_criterion_about_a_peer_ends_the_loop() {
     let folder = place.path().join("mine/fp8_sdpa");
     fs::create_dir_all(&folder).unwrap();
     let task = fs::read_to_string(common::root().join("tasks/fp8_sdpa/task.toml")).unwrap();
-    let (head, rows) = TIMES.split_at(TIMES.find("[[subject]]").unwrap());
     for (target, row, status) in
         [("1.3", "us = 9.5", "held"), ("9.0", "us = 9.5", "missed"), ("1.3", "missing = \"not here\"", "not_run")]
     {
         let criteria = format!("\n[accept]\ncriteria = [\"speedup(best_peer) >= {target}\", \"registers <= 255\"]\n");
         fs::write(folder.join("task.toml"), task.clone() + &criteria).unwrap();
-        let peer = format!("[[subject]]\nname = \"sdpa:auto\"\n{row}\n");
-        fs::write(place.path().join("times.toml"), format!("{head}{peer}{rows}")).unwrap();
+        let rows = [&[("sdpa:auto", "", row)], &TIMES[..]].concat();
+        fs::write(place.path().join("times.toml"), times::file(&rows)).unwrap();
         let task = "mine/fp8_sdpa";
         let arguments = ["evolve", "level_07", "--task", task, "--shapes", "tiny", "--backend", "fake:times.toml"];
         let name = format!("r-{status}");
@@ -234,14 +217,10 @@ fn of_good_wrong_crashing_hanging_and_cheating_kernels_only_the_good_are_kept() 
     let place = Place::new();
     let file =
         |name: &str| common::root().join("tests/candidates").join(name).with_extension("cu").display().to_string();
-    let mut times = "target = \"sm_89\"\n".to_string();
-    let mut lines = String::new();
-    for (name, row, _) in MIXED {
-        let stem = name.split('/').nth(1).unwrap();
-        times += &format!("[[subject]]\nname = \"{stem}\"\n{row}\n");
-        lines += &format!("{}\n", serde_json::json!({ "candidate": file(name) }));
-    }
-    fs::write(place.path().join("times.toml"), times).unwrap();
+    let rows = MIXED.map(|(name, row, _)| (name.split('/').nth(1).unwrap(), "", row));
+    let lines: String =
+        MIXED.iter().map(|(name, ..)| format!("{}\n", serde_json::json!({ "candidate": file(name) }))).collect();
+    fs::write(place.path().join("times.toml"), times::file(&rows)).unwrap();
     fs::write(place.path().join("p.jsonl"), lines).unwrap();
     let start = file("right/local_array");
     let arguments =
@@ -276,7 +255,7 @@ fn a_lost_worker_costs_its_attempt_and_nothing_else() {
     fs::set_permissions(&way, fs::Permissions::from_mode(0o755)).unwrap();
     let way = way.display().to_string();
     // Values come from a device that is none, behind the launcher; times from the file.
-    fs::write(place.path().join("times.toml"), TIMES).unwrap();
+    fs::write(place.path().join("times.toml"), times::file(&TIMES)).unwrap();
     let output = place.run(&evolve(&["--on", &way, "--budget", "2", "--start", "BLOCK_M=32", "--out", "r"]));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let record = summary(&place, "r");
@@ -316,7 +295,7 @@ fn on_a_gpu_a_loop_is_ranked_by_times() {
 #[test]
 fn prompts_hold_what_was_measured_of_the_device() {
     let place = Place::new();
-    fs::write(place.path().join("times.toml"), TIMES).unwrap();
+    fs::write(place.path().join("times.toml"), times::file(&TIMES)).unwrap();
     let kept = place.path().join("cache/warpsmith/ceilings");
     fs::create_dir_all(&kept).unwrap();
     let record = serde_json::json!({"device": "Made-up GPU", "source": "measured", "dram_gb": 4123.0, "exp_tera": 4.2});

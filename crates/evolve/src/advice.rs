@@ -2,8 +2,9 @@
 //!
 //! Shares of clocks are the estimate's ([`crate::estimate`]), by opcode and a device's rates; they are no measurement, and say so.
 
-use crate::estimate::{Device, Launch, Pipe, classify, occupancy};
+use crate::estimate::{Device, Launch, occupancy};
 use std::collections::BTreeMap;
+use warpsmith_spec::opcode::{Pipe, pipe};
 use warpsmith_spec::record::LineRecord;
 
 /// Pipes and opcodes that are named.
@@ -76,13 +77,13 @@ pub fn conflicts<'a>(shape: &str, lines: impl Iterator<Item = &'a LineRecord>) -
 
 /// The pipe's name and the clocks that one warp-instruction takes of it.
 fn charged(device: &Device, opcode: &str) -> (&'static str, f64) {
-    let (pipe, clocks) = classify(opcode);
-    match pipe {
+    let (unit, clocks) = pipe(opcode);
+    match unit {
         Pipe::Float => ("float arithmetic", clocks),
         Pipe::Integer => ("integers and logic", clocks),
         Pipe::Special => ("special functions", clocks),
         Pipe::Narrow => ("narrow conversions", clocks),
-        Pipe::Shared => ("shared memory and shuffles", clocks),
+        Pipe::Shared | Pipe::Shuffle => ("shared memory and shuffles", clocks),
         Pipe::Global | Pipe::Load => ("global memory", clocks),
         Pipe::Control | Pipe::Barrier | Pipe::Free => ("control", clocks),
         Pipe::Tensor { macs, bits: 8 } => ("tensor cores", f64::from(macs) / device.mma_8bit),

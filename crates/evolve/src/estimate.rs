@@ -2,16 +2,18 @@
 //! and what ptxas allotted. It is not a time, and nothing turns it into one.
 //!
 //! The model ([`MODEL`]): the warp-instructions of a multiprocessor's share of the grid are charged to pipes by their opcode
-//! ([`classify`]); the busiest pipe bounds it from below, and what the warps that fit at once cannot hide of the other pipes and of
-//! their own chains of latencies is added. Waves: a last one that is not full costs as much as a full one.
+//! ([`warpsmith_spec::opcode`]); the busiest pipe bounds it from below, and what the warps that fit at once cannot hide of the other pipes and of
+//! their own chains of latencies is added. Waves: a last one that is not full costs as much as a full one. Unequal CTAs: the fullest
+//! multiprocessor has the busiest CTA among its share, which bounds what any order of handing out costs.
 //! Sources: instructions per clock and multiprocessor of the CUDA C++ Programming Guide ("Arithmetic Instructions") and, for
 //! sm_90, this project's own measurements on an H100; dense tensor rates of the cards' data sheets. What it leaves out: caches, DRAM beyond its
 //! peak, clocks, the SASS that ptxas makes of the PTX. How well it ranks is published beside measured times (docs/estimate.md).
 
 use std::collections::BTreeMap;
+use warpsmith_spec::opcode::{Pipe, pipe};
 
 /// Changes whenever figures may.
-pub const MODEL: &str = "warpsmith-model/2";
+pub const MODEL: &str = "warpsmith-model/3";
 
 /// What a device gives each clock, per multiprocessor unless said.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -124,6 +126,8 @@ pub struct Launch {
     pub spill_bytes: u64,
     /// Warp-instructions of all CTAs by opcode as PTX has it.
     pub opcodes: BTreeMap<String, u64>,
+    /// Warp-instructions of the CTA that executes most; 0 where that was not counted.
+    pub busiest_cta: u64,
     /// Shared-memory wavefronts beyond one for each 128 bytes; 0 where they were not counted.
     pub bank_conflicts: u64,
     /// Sectors of 32 bytes of global memory that the accesses of warps touch; 0 where they were not counted.
@@ -136,7 +140,7 @@ pub struct Launch {
 pub fn spread_traffic(launches: &mut [Launch], bank_conflicts: u64, global_sectors: u64) {
     let same = |pipe: Pipe| if pipe == Pipe::Load { Pipe::Global } else { pipe };
     let charged = |launch: &Launch, wanted: Pipe| -> f64 {
-        let clocks = launch.opcodes.iter().map(|(opcode, n)| (classify(opcode), *n as f64));
+        let clocks = launch.opcodes.iter().map(|(opcode, n)| (pipe(opcode), *n as f64));
         clocks.filter(|((pipe, _), _)| same(*pipe) == wanted).map(|((_, clocks), n)| clocks * n).sum()
     };
     for (wanted, total) in [(Pipe::Shared, bank_conflicts), (Pipe::Global, global_sectors)] {
@@ -150,113 +154,6 @@ pub fn spread_traffic(launches: &mut [Launch], bank_conflicts: u64, global_secto
             }
         }
     }
-}
-
-/// What an instruction is charged to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pipe {
-    /// 128 lanes a clock: fma, mul, add of f32, f16x2.
-    Float,
-    /// 64 lanes: integers, logic, comparisons, minimum, shifts, permutations.
-    Integer,
-    /// 16 lanes: ex2, rcp, rsqrt, conversions between integers and floats.
-    Special,
-    /// 32 lanes: conversions to narrow floats.
-    Narrow,
-    /// 32 lanes: shared memory, shuffles.
-    Shared,
-    /// Global and local memory, copies that nobody waits for at once.
-    Global,
-    /// Loads of global memory whose value the warp waits for.
-    Load,
-    /// Barriers of a CTA.
-    Barrier,
-    /// Moves between registers, which the machine's code does without.
-    Free,
-    /// Tensor cores, in multiply-adds.
-    Tensor { macs: u32, bits: u8 },
-    /// Branches and whatever costs a slot at most.
-    Control,
-}
-
-/// The pipe and how many clocks of it a warp's instruction takes.
-pub fn classify(opcode: &str) -> (Pipe, f64) {
-    let words: Vec<&str> = opcode.split('.').collect();
-    let has = |word: &str| words.contains(&word);
-    match words[0] {
-        "mma" | "wmma" if has("mma") || words[0] == "mma" => (tensor(&words), 0.0),
-        // A tile of 16 x 16: 512 bytes of f16, 1024 of f32.
-        "wmma" => (Pipe::Shared, if has("f32") { 8.0 } else { 4.0 }),
-        "ex2" | "lg2" | "rcp" | "rsqrt" | "sqrt" | "sin" | "cos" | "tanh" | "div"
-            if has("f32") || has("f16") || has("f16x2") =>
-        {
-            (Pipe::Special, if has("f16x2") { 4.0 } else { 2.0 })
-        }
-        "cvt" if has("e4m3x2") || has("e5m2x2") || has("f16x2") || has("bf16x2") => (Pipe::Narrow, 1.0),
-        "cvt" if has("f32") && (has("f16") || has("bf16")) => (Pipe::Narrow, 1.0),
-        // Between whole numbers it is a choice of registers.
-        "cvt" if words[1..].iter().all(|w| w.starts_with(['u', 's'])) => (Pipe::Free, 0.0),
-        "cvt" => (Pipe::Special, 2.0),
-        "fma" | "add" | "sub" | "mul" | "mad"
-            if has("f32") || has("f16") || has("f16x2") || has("bf16x2") || has("ftz") =>
-        {
-            (Pipe::Float, 0.25)
-        }
-        "fma" | "add" | "sub" | "mul" | "mad" if has("f64") => (Pipe::Special, 16.0),
-        "ldmatrix" | "stmatrix" => (
-            Pipe::Shared,
-            if has("x4") {
-                4.0
-            } else if has("x2") {
-                2.0
-            } else {
-                1.0
-            },
-        ),
-        "shfl" | "movmatrix" | "redux" => (Pipe::Shared, 1.0),
-        "ld" | "st" | "atom" | "red" if has("shared") => (Pipe::Shared, vector(&words)),
-        "ld" | "st" | "atom" | "red" if has("param") || has("const") => (Pipe::Control, 0.25),
-        "ld" | "atom" => (Pipe::Load, vector(&words)),
-        "st" | "red" => (Pipe::Global, vector(&words)),
-        "cp" if has("async") && !has("wait_group") && !has("commit_group") && !has("wait_all") => (Pipe::Global, 4.0),
-        "bar" | "barrier" if !has("warp") && !has("arrive") => (Pipe::Barrier, 0.25),
-        "mov" => (Pipe::Free, 0.0),
-        "bar" | "barrier" | "bra" | "ret" | "exit" | "cp" | "membar" | "fence" | "cvta" | "call" => {
-            (Pipe::Control, 0.25)
-        }
-        _ => (Pipe::Integer, 0.5),
-    }
-}
-
-/// Clocks of 128 bytes each that a warp's access takes without conflicts.
-fn vector(words: &[&str]) -> f64 {
-    let lanes = if words.contains(&"v4") {
-        4.0
-    } else if words.contains(&"v2") {
-        2.0
-    } else {
-        1.0
-    };
-    let bytes = match words.last().map(|w| w.trim_start_matches(|c: char| c.is_ascii_alphabetic())) {
-        Some("64") => 8.0,
-        Some("16") => 2.0,
-        Some("8") => 1.0,
-        _ => 4.0,
-    };
-    (lanes * bytes * 32.0f64 / 128.0).max(1.0)
-}
-
-fn tensor(words: &[&str]) -> Pipe {
-    let shape = words.iter().find(|w| w.starts_with('m') && w.contains('n') && w.contains('k'));
-    let macs = shape
-        .and_then(|s| {
-            let (m, rest) = s[1..].split_once('n')?;
-            let (n, k) = rest.split_once('k')?;
-            Some(m.parse::<u32>().ok()? * n.parse::<u32>().ok()? * k.parse::<u32>().ok()?)
-        })
-        .unwrap_or(16 * 8 * 16);
-    let narrow = words.iter().any(|w| matches!(*w, "e4m3" | "e5m2" | "s8" | "u8"));
-    Pipe::Tensor { macs, bits: if narrow { 8 } else { 16 } }
 }
 
 /// Warps of one multiprocessor that fit at once, and what limits them.
@@ -314,11 +211,20 @@ pub fn launch_cycles(device: &Device, launch: &Launch) -> Option<f64> {
     let waves = (ctas / f64::from(fits.ctas)).ceil();
     let warps_at_once = at_once * warps;
     let exposed = (sum - busiest) / (1.0 + warps_at_once / 8.0);
-    let throughput = ctas * (busiest + exposed);
-    let latency = waves * chain;
+    // One of a multiprocessor's CTAs, and of its waves, may be the busiest one; the others are taken as the mean.
+    let beyond_mean = imbalance(launch) - 1.0;
+    let throughput = (ctas + beyond_mean) * (busiest + exposed);
+    let latency = (waves + beyond_mean) * chain;
     let memory = launch.tensor_bytes as f64 / device.dram_bytes;
     let l2 = launch.global_sectors as f64 * 32.0 / device.l2_bytes;
     Some(throughput.max(latency).max(memory).max(l2) + 0.25 * throughput.min(latency) + LAUNCH)
+}
+
+/// How many times the mean CTA's work the busiest one does, by the instructions that they execute; 1 where that was not counted.
+fn imbalance(launch: &Launch) -> f64 {
+    let all: u64 = launch.opcodes.values().sum();
+    let mean = all as f64 / launch.ctas.max(1) as f64;
+    if all > 0 { (launch.busiest_cta as f64 / mean).max(1.0) } else { 1.0 }
 }
 
 /// Launch, first loads and the last stores of a CTA.
@@ -334,13 +240,13 @@ struct Work {
 
 impl Work {
     fn charge(&mut self, device: &Device, opcode: &str, n: f64) {
-        let (pipe, clocks) = classify(opcode);
+        let (pipe, clocks) = pipe(opcode);
         let (name, clocks, latency) = match pipe {
             Pipe::Float => ("float", clocks, 4.0),
             Pipe::Integer => ("integer", clocks, 5.0),
             Pipe::Special => ("special", clocks, 20.0),
             Pipe::Narrow => ("narrow", clocks, 8.0),
-            Pipe::Shared => ("shared", clocks, 24.0),
+            Pipe::Shared | Pipe::Shuffle => ("shared", clocks, 24.0),
             Pipe::Global => ("global", clocks, 60.0),
             Pipe::Load => ("global", clocks, 200.0),
             Pipe::Barrier => ("control", 0.0, 90.0),
@@ -388,32 +294,6 @@ mod tests {
     }
 
     #[test]
-    fn pipes() {
-        for (opcode, pipe) in [
-            ("ex2.approx.ftz.f32", Pipe::Special),
-            ("fma.rn.ftz.f32", Pipe::Float),
-            ("max.ftz.f32", Pipe::Integer),
-            ("cvt.rn.satfinite.e4m3x2.f32", Pipe::Narrow),
-            ("ldmatrix.sync.aligned.m8n8.x4.shared.b16", Pipe::Shared),
-            ("st.global.v4.u32", Pipe::Global),
-            ("ld.param.u64", Pipe::Control),
-            ("ld.global.nc.v4.u32", Pipe::Load),
-            ("mov.f32", Pipe::Free),
-            ("cvt.u64.u32", Pipe::Free),
-            ("cvt.rn.f32.s32", Pipe::Special),
-            ("bar.warp.sync", Pipe::Control),
-            ("cp.async.cg.shared.global", Pipe::Global),
-            ("cp.async.wait_group", Pipe::Control),
-            ("bar.sync", Pipe::Barrier),
-            ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", Pipe::Tensor { macs: 4096, bits: 8 }),
-            ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", Pipe::Tensor { macs: 2048, bits: 16 }),
-            ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", Pipe::Tensor { macs: 4096, bits: 16 }),
-        ] {
-            assert_eq!(classify(opcode).0, pipe, "{opcode}");
-        }
-    }
-
-    #[test]
     fn occupancy_names_its_limit() {
         let l4 = device("l4").unwrap();
         let base = launch(1, &[]);
@@ -444,6 +324,23 @@ mod tests {
         assert!(of(&Launch { registers: 255, ..base.clone() }) >= of(&base));
         assert!(of(&Launch { global_sectors: 1 << 30, ..base.clone() }) > 2.0 * of(&base));
         assert_eq!(launch_cycles(l4, &Launch { shared_bytes: 1 << 20, ..base }), None);
+    }
+
+    /// A causal mask halves the work and not the time while every CTA has a multiprocessor of its own; with many for each it matters little.
+    #[test]
+    fn the_busiest_cta_decides_where_ctas_are_few() {
+        let l4 = device("L4").unwrap();
+        // Work for each CTA: one clock of the special functions each.
+        let of = |ctas: u64, mean: u64, busiest_cta: u64| {
+            let one = launch(ctas, &[("ex2.approx.ftz.f32", ctas * mean)]);
+            launch_cycles(l4, &Launch { busiest_cta, ..one }).unwrap()
+        };
+        let whole = of(32, 100_000, 100_000);
+        assert_eq!(of(32, 100_000, 0), whole, "records that do not know count the mean");
+        assert!((of(32, 50_000, 100_000) / whole - 1.0).abs() < 0.01, "the busiest CTA alone is as long as all were");
+        let (equal, unequal) = (of(58 * 50, 10_000, 10_000), of(58 * 50, 10_000, 20_000));
+        assert!(unequal > equal && unequal < 1.03 * equal, "{equal} {unequal}");
+        assert!(of(58 * 2, 10_000, 40_000) > 2.0 * of(58 * 2, 10_000, 10_000));
     }
 
     /// 8-bit products are native on Ada, and made of 16-bit ones on Hopper, where they gain nothing.

@@ -3,6 +3,7 @@
 //! Every text says where the verdict comes from: a pass on the PTX machine is always called `not run on a GPU`.
 
 mod brief;
+mod chosen;
 mod claims;
 mod compare;
 mod decision;

@@ -18,6 +18,8 @@ pub fn markdown(material: &Material) -> String {
         overall(record).sentence()
     );
     text.extend(Beside::of(&record.results).sentence().map(|s| format!("{}\n\n", escape(&s))));
+    let fastest = crate::chosen::chosen(record).and_then(|c| c.sentence);
+    text.extend(fastest.map(|s| format!("{}.\n\n", escape(&s))));
     text.extend(decision(record).map(|d| format!("**Merge?** {}.\n\n", escape(&d))));
     text.push_str(&format!("{}\n\n", escape(&next_step(record))));
     for note in &material.notes {

@@ -1,5 +1,6 @@
 //! What to do next, each with the exact command. Taken from the record alone.
 
+use crate::chosen::{chosen, files};
 use crate::material::Material;
 use crate::measured::measured;
 use crate::summary::short;
@@ -42,7 +43,7 @@ pub fn next_steps(material: &Material) -> Vec<Step> {
             .push(Step { why: "Nothing was judged; what there is to judge:".into(), command: "warpsmith list".into() });
         return steps;
     }
-    let files = files(results);
+    let files = files(&results.iter().collect::<Vec<_>>());
     if told.is_empty() {
         if !results.iter().any(|r| r.backend == "gpu") {
             steps.push(Step {
@@ -54,6 +55,13 @@ pub fn next_steps(material: &Material) -> Vec<Step> {
             steps.push(Step {
                 why: "Measure it beside its baselines, on a machine with a GPU:".into(),
                 command: format!("warpsmith bench {files}"),
+            });
+        }
+        if !results.iter().any(|r| r.profile.is_some()) {
+            let one = chosen(material.record).map_or_else(String::new, |c| c.subject);
+            steps.push(Step {
+                why: "See what bounds it and what to try; without a GPU by the work that it executes:".into(),
+                command: format!("warpsmith profile {one} --shapes {}", quoted(&results[0].shape)),
             });
         }
         if results.iter().map(|r| r.seed).collect::<BTreeSet<_>>().len() == 1 {
@@ -108,17 +116,9 @@ pub fn typed(words: &[String]) -> String {
     out.join(" ")
 }
 
-fn files(results: &[ResultRecord]) -> String {
-    let names: BTreeSet<&str> = results.iter().map(|r| r.candidate.as_str()).collect();
-    match names.len() {
-        0..=4 => names.into_iter().map(quoted).collect::<Vec<_>>().join(" "),
-        _ => format!("--task {}", results[0].task),
-    }
-}
-
 /// As a shell takes it for one word. Of a name that could break out of a page or a line only what is harmless is written; the rest are
 /// the shell's own `?`, which match it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_string();

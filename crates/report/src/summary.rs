@@ -1,5 +1,6 @@
 //! The overall verdict and the step that follows from it.
 
+use crate::chosen::chosen;
 use std::collections::BTreeMap;
 use warpsmith_spec::record::{GateStatus, ResultRecord, RunRecord, VerdictWord};
 
@@ -75,18 +76,7 @@ pub fn next_step(record: &RunRecord) -> String {
     // What can be mended comes before what was not judged.
     let mended = record.results.iter().filter(failed).find(|r| r.verdict != VerdictWord::Unsupported);
     let Some(bad) = mended.or_else(|| record.results.iter().find(failed)) else {
-        return match record.results.first() {
-            Some(r) if r.backend == "gpu" => format!(
-                "next: `warpsmith check {} --backend cpu`, if it has not passed there: the PTX machine finds what a GPU does not show",
-                r.candidate
-            ),
-            Some(r) if counted_on(r).is_some() => format!(
-                "next: `warpsmith bench {}` times it on that GPU beside what people use, and judges its values there",
-                r.candidate
-            ),
-            Some(_) => "next: run it on a GPU (`--backend gpu`, where there is one); the PTX machine proves values and memory behaviour, never a time".into(),
-            None => "next: nothing was judged; `warpsmith list` shows tasks, shapes and kernels".into(),
-        };
+        return after_success(record);
     };
     let again = format!("warpsmith check {} --shapes {} --seeds {}", bad.candidate, bad.shape, bad.seed);
     match &bad.finding {
@@ -100,6 +90,35 @@ pub fn next_step(record: &RunRecord) -> String {
             format!("next: mend {}{place}, see `warpsmith explain {}`, then `{again}`", bad.candidate, f.code)
         }
         None => format!("next: `{again}`"),
+    }
+}
+
+/// What follows where everything passed: of several kernels the fastest is named, and how all are taken.
+fn after_success(record: &RunRecord) -> String {
+    let Some(c) = chosen(record) else {
+        return "next: nothing was judged; `warpsmith list` shows tasks, shapes and kernels".into();
+    };
+    let others = |verb: &str, options: &str| match (c.of, c.is_fastest) {
+        (1, _) => String::new(),
+        (n, true) => format!("; it is the fastest of {n} {}, `warpsmith {verb} {}{options}` takes all", c.what, c.all),
+        (n, false) => format!("; `warpsmith {verb} {}{options}` takes all {n} {}", c.all, c.what),
+    };
+    match record.results.first() {
+        Some(r) if r.backend == "gpu" => format!(
+            "next: `warpsmith check {} --backend cpu`, if it has not passed there: the PTX machine finds what a GPU does not show{}",
+            c.subject,
+            others("check", " --backend cpu")
+        ),
+        Some(r) if counted_on(r).is_some() => format!(
+            "next: `warpsmith bench {}` times it on that GPU beside what people use, and judges its values there{}",
+            c.subject,
+            others("bench", "")
+        ),
+        _ => format!(
+            "next: run {} on a GPU: `warpsmith bench {}`, there or with `--on`; the PTX machine proves values and memory behaviour, never a time",
+            if c.of > 1 { "them" } else { "it" },
+            if c.of > 1 { &c.all } else { &c.subject }
+        ),
     }
 }
 

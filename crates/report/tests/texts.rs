@@ -88,7 +88,7 @@ fn findings_at_different_lines_are_each_told() {
 fn a_hostile_name_cannot_break_out_of_its_cell() {
     let text = markdown(&Material::of(&record(vec![result("a|b<script>\n## x.cu", "tiny", "passed", None)])));
     assert!(!text.contains("<script>") && !text.contains("\n## x"), "{text}");
-    let row = text.lines().find(|l| l.contains("script")).unwrap();
+    let row = text.lines().find(|l| l.starts_with('|') && l.contains("script")).unwrap();
     assert_eq!(row.matches('|').count() - row.matches("\\|").count(), 12, "eleven cells: {row}");
 }
 
@@ -160,6 +160,58 @@ fn a_gain_over_an_own_kernel_alone_is_not_taken_for_the_best() {
     for peers in [&["fa3:fp8"][..], &["fa3:fp8", "level_00"]] {
         assert!(merge(peers).contains("yes, at these shapes"), "{}", merge(peers));
     }
+}
+
+/// Of several kernels the fastest is named with what it takes, one that is as near as noise beside it, and the command that takes all.
+#[test]
+fn of_several_kernels_the_fastest_is_named() {
+    let timed = |candidate: &str, shape: &str, us: f64, backend: &str| {
+        let mut r = measured(shape, backend);
+        r["candidate"] = json!(candidate);
+        r["measurement"]["methods"]["graph_cold"]["median_us"] = json!(us);
+        r
+    };
+    let of = |rows: &[(&str, &str, f64)], backend: &str| {
+        let rows = rows.iter().map(|(c, s, us)| timed(c, s, *us, backend)).collect();
+        markdown(&Material::of(&record(rows)))
+    };
+    let rows = [
+        ("level_00", "tiny", 8.0),
+        ("level_00", "mission", 80.0),
+        ("level_05", "tiny", 3.4),
+        ("level_05", "mission", 10.0),
+        ("level_06", "tiny", 3.5),
+        ("level_06", "mission", 9.8),
+        // Timed at one shape only: nobody knows about the other.
+        ("level_07", "tiny", 1.0),
+    ];
+    let text = of(&rows, "gpu");
+    for words in [
+        "level_05 is the fastest of 3 kernels by the geometric mean: 10.00 us at mission, 3.400 us at tiny",
+        "level_06 takes 0.4% more",
+        "`warpsmith check level_05 --backend cpu`",
+        "the fastest of 4 kernels, `warpsmith check level_00 level_05 level_06 level_07 --backend cpu` takes all",
+        "warpsmith profile level_05 --shapes tiny",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!of(&rows, "fake").contains("fastest of"), "replayed figures choose nothing");
+    assert!(!of(&rows[..2], "gpu").contains("fastest of"), "one kernel is compared with none");
+    // Without a time all are named, those of one's own by their files.
+    let mut own: Vec<_> = (0..6).map(|i| result(&format!("k{i}.cu"), "tiny", "passed", None)).collect();
+    let next = next_step(&record(own.clone()));
+    assert!(next.contains("`warpsmith bench k0.cu k1.cu k2.cu k3.cu k4.cu k5.cu`"), "{next}");
+    assert!(next_step(&record(own.drain(..1).collect())).contains("run it on a GPU: `warpsmith bench k0.cu`"));
+    let swept = ["32", "64"].map(|m| {
+        let mut r = timed("level_07", "tiny", if m == "64" { 3.0 } else { 4.0 }, "gpu");
+        r["levers"] = json!({"BLOCK_M": m.parse::<i64>().unwrap()});
+        r
+    });
+    let next = next_step(&record(swept.to_vec()));
+    assert!(
+        next.contains("check level_07 --set BLOCK_M=64 --backend cpu") && next.contains("level_07 --sweep"),
+        "{next}"
+    );
 }
 
 #[test]

@@ -57,6 +57,19 @@ impl CeilingsRecord {
     pub fn is_measured(&self) -> bool {
         self.source == "measured"
     }
+
+    /// Each ceiling by the name and unit that pages, prompts and tables call it by, whether it is known or not.
+    pub fn rows(&self) -> [(&'static str, Option<f64>, &'static str); 7] {
+        [
+            ("DRAM", self.dram_gb, "GB/s"),
+            ("L2", self.l2_gb, "GB/s"),
+            ("shared memory", self.shared_gb, "GB/s"),
+            ("FP8 tensor cores", self.fp8_tflops, "TFLOP/s"),
+            ("FP16 tensor cores", self.fp16_tflops, "TFLOP/s"),
+            ("FP32 without tensor cores", self.fp32_tflops, "TFLOP/s"),
+            ("exponentials", self.exp_tera, "10^12/s"),
+        ]
+    }
 }
 
 #[derive(Deserialize)]

@@ -12,6 +12,7 @@ pub mod exec;
 pub mod formula;
 pub mod levers;
 mod measurement;
+pub mod opcode;
 pub mod plan;
 pub mod profile;
 pub mod protocol;

@@ -10,27 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+#[path = "times.rs"]
+mod times;
+
 /// Budget of one loop: a few kernels at the smallest shape.
 const EVALUATIONS: &str = "12";
 /// Kills of one loop at most; then it goes on to its end.
 const KILLS_OF_ONE: usize = 10;
 
 /// Every other loop is ranked by replayed times, and may end by a criterion about a peer, so that baselines and re-measurements are cut off too.
-const TIMES: &str = r#"
-device = "Made-up GPU"
-target = "sm_89"
-noise = 0.002
-[[subject]]
-name = "sdpa:auto"
-us = 9.5
-[[subject]]
-name = "*"
-levers = { BLOCK_M = 128 }
-us = 6.5
-[[subject]]
-name = "*"
-us = 10.0
-"#;
+const TIMES: [times::Row; 3] =
+    [("sdpa:auto", "", "us = 9.5"), ("*", "BLOCK_M = 128", "us = 6.5"), ("*", "", "us = 10.0")];
 const CRITERIA: &str = "\n[accept]\ncriteria = [\"speedup(best_peer) >= 1.4\"]\n";
 
 /// Runs loops until `kills` kills were made, and says how many loops that took.
@@ -55,7 +45,7 @@ fn write_task(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(&own)?;
     let task = std::fs::read_to_string(root.join("tasks/fp8_sdpa/task.toml"))?;
     std::fs::write(own.join("task.toml"), task + CRITERIA)?;
-    std::fs::write(folder.join("times.toml"), TIMES)
+    std::fs::write(folder.join("times.toml"), times::file(&TIMES))
 }
 
 struct One<'a> {

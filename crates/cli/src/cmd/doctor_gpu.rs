@@ -210,20 +210,12 @@ pub fn ceilings(common: &Common) -> Result<i32, CliError> {
 
 fn text(found: &CeilingsRecord, missing: &[String], kept: bool) -> String {
     let rated = rated(&found.device).unwrap_or_default();
-    let rows = [
-        ("DRAM, GB/s", found.dram_gb, rated.dram_gb),
-        ("L2, GB/s", found.l2_gb, None),
-        ("shared memory, GB/s", found.shared_gb, rated.shared_gb),
-        ("FP8, TFLOP/s", found.fp8_tflops, rated.fp8_tflops),
-        ("FP16, TFLOP/s", found.fp16_tflops, rated.fp16_tflops),
-        ("FP32, TFLOP/s", found.fp32_tflops, rated.fp32_tflops),
-        ("exponentials, 10^12/s", found.exp_tera, rated.exp_tera),
-    ];
-    let mut text = format!("{}\n{:24}{:>12}{:>14}\n", found.device, "", "measured", "data sheet");
+    let mut text = format!("{}\n{:36}{:>12}{:>14}\n", found.device, "", "measured", "data sheet");
     let shown =
         |x: Option<f64>| x.map_or("-".to_string(), |x| if x < 100.0 { format!("{x:.2}") } else { format!("{x:.0}") });
-    for (name, got, sheet) in rows {
-        text.push_str(&format!("{name:24}{:>12}{:>14}\n", shown(got), shown(sheet)));
+    for ((name, got, unit), (_, sheet, _)) in found.rows().into_iter().zip(rated.rows()) {
+        let name = format!("{name}, {unit}");
+        text.push_str(&format!("{name:36}{:>12}{:>14}\n", shown(got), shown(sheet)));
     }
     text.extend(missing.iter().map(|m| format!("not measured: {m}\n")));
     text.push_str(if kept { "kept: runs on this device carry these ceilings\n" } else { "nothing was kept\n" });

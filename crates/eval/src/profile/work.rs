@@ -1,13 +1,13 @@
 //! Which unit of a multiprocessor a kernel gives most to do, by what the PTX machine executed. It is no time and no measurement: a comparison of
 //! amounts, each as a part of what its unit takes in a clock.
 //!
-//! Sources: lane-instructions for each clock and multiprocessor as measured on an H100 (2026-11-20: ex2 16, conversions to narrow floats 32,
-//! integers, comparisons and permutations 64, f32 arithmetic 128, shuffles 32); tensor rates of data sheets. Limits: PTX is not SASS, so
+//! Sources: what each opcode keeps busy is [`warpsmith_spec::opcode`]'s; tensor rates are of data sheets. Limits: PTX is not SASS, so
 //! instructions that ptxas merges count twice; caches and latencies are not looked at.
 
 use super::metrics::Figures;
 use super::occupancy::capability;
 use std::collections::BTreeMap;
+use warpsmith_spec::opcode::{Pipe, pipe};
 use warpsmith_spec::record::{ExecutionRecord, OccupancyRecord, ResultRecord, TrafficRecord};
 
 /// Units, with the figure that tells how busy each is.
@@ -38,39 +38,20 @@ impl Unit {
     }
 }
 
-/// Where a warp's instruction goes, and how many of its unit's clocks it takes there. For tensor products: multiply-adds.
-pub fn unit(opcode: &str) -> (Unit, f64) {
-    let words: Vec<&str> = opcode.split('.').collect();
-    let has = |word: &str| words.contains(&word);
-    let float = || ["f32", "f16", "f16x2", "bf16", "bf16x2"].iter().any(|w| has(w));
-    let narrow = || ["e4m3x2", "e5m2x2", "f16x2", "bf16x2", "f16", "bf16"].iter().any(|w| has(w));
-    match words[0] {
-        "mma" | "wgmma" if words.iter().any(|w| shape(w).is_some()) => {
-            (Unit::Tensor, words.iter().find_map(|w| shape(w)).unwrap_or(2048.0))
-        }
-        "wmma" if has("mma") => (Unit::Tensor, words.iter().find_map(|w| shape(w)).unwrap_or(4096.0)),
-        "ex2" | "lg2" | "rcp" | "rsqrt" | "sqrt" | "sin" | "cos" | "tanh" | "div" if float() => {
-            (Unit::Exponentials, if has("f16x2") || has("bf16x2") { 4.0 } else { 2.0 })
-        }
-        "cvt" if narrow() => (Unit::Convert, 1.0),
-        "cvt" => (Unit::Exponentials, 2.0),
-        "fma" | "add" | "sub" | "mul" | "mad" if float() => (Unit::Fp32, 0.25),
-        "ld" | "st" | "atom" | "red" if has("shared") => (Unit::Shared, 0.0),
-        "ldmatrix" | "stmatrix" => (Unit::Shared, 0.0),
-        "shfl" | "redux" | "movmatrix" => (Unit::Shared, 1.0),
-        "ld" | "st" | "atom" | "red" | "cp" | "wmma" | "wgmma" => (Unit::Control, 0.0),
-        "bar" | "barrier" | "mbarrier" | "bra" | "ret" | "exit" | "mov" | "membar" | "fence" | "cvta" | "call" => {
-            (Unit::Control, 0.0)
-        }
-        _ => (Unit::Integer, 0.5),
+/// Where a warp's instruction goes, and how many of its unit's clocks it takes there. For tensor products: multiply-adds. What accesses of memory
+/// take is known better from their wavefronts and sectors, so the instructions themselves take nothing.
+fn unit(opcode: &str) -> (Unit, f64) {
+    let (unit, clocks) = pipe(opcode);
+    match unit {
+        Pipe::Tensor { macs, .. } => (Unit::Tensor, f64::from(macs)),
+        Pipe::Special => (Unit::Exponentials, clocks),
+        Pipe::Float => (Unit::Fp32, clocks),
+        Pipe::Integer => (Unit::Integer, clocks),
+        Pipe::Narrow => (Unit::Convert, clocks),
+        Pipe::Shuffle => (Unit::Shared, clocks),
+        Pipe::Shared => (Unit::Shared, 0.0),
+        Pipe::Global | Pipe::Load | Pipe::Barrier | Pipe::Free | Pipe::Control => (Unit::Control, 0.0),
     }
-}
-
-/// Multiply-adds of `m16n8k32`.
-fn shape(word: &str) -> Option<f64> {
-    let (m, rest) = word.strip_prefix('m')?.split_once('n')?;
-    let (n, k) = rest.split_once('k')?;
-    Some(m.parse::<f64>().ok()? * n.parse::<f64>().ok()? * k.parse::<f64>().ok()?)
 }
 
 /// Multiply-adds of one clock and multiprocessor: of 16-bit inputs, of 8-bit ones, and those of a warpgroup (None: it has none).
@@ -84,6 +65,10 @@ fn tensor_rates(capability: u32) -> (f64, f64, Option<(f64, f64)>) {
         90 => (1270.0, 1270.0, Some((2048.0, 4096.0))),
         _ => (2048.0, 4096.0, Some((4096.0, 8192.0))),
     }
+}
+
+fn is_eight_bit(opcode: &str) -> bool {
+    matches!(pipe(opcode).0, Pipe::Tensor { bits: 8, .. })
 }
 
 /// What one clock of a multiprocessor brings from the L2, in sectors of 32 bytes (64 bytes a clock).
@@ -119,7 +104,6 @@ pub fn figures(result: &ResultRecord, execution: &ExecutionRecord, occupancy: Op
     let (half, byte, group) = tensor_rates(sm);
     let mut clocks: BTreeMap<Unit, f64> = BTreeMap::new();
     let (mut issued, mut macs, mut scalar) = (0.0, 0.0, 0.0);
-    let eight = |opcode: &str| ["e4m3", "e5m2", "s8", "u8"].iter().any(|w| opcode.split('.').any(|o| o == *w));
     for (opcode, n) in &opcodes {
         let (unit, cost) = unit(opcode);
         let n = *n as f64;
@@ -129,7 +113,7 @@ pub fn figures(result: &ResultRecord, execution: &ExecutionRecord, occupancy: Op
                 let (half, byte) =
                     if opcode.starts_with("wgmma") { group.unwrap_or((half, byte)) } else { (half, byte) };
                 macs += n * cost;
-                *clocks.entry(unit).or_default() += n * cost / if eight(opcode) { byte } else { half };
+                *clocks.entry(unit).or_default() += n * cost / if is_eight_bit(opcode) { byte } else { half };
             }
             _ => *clocks.entry(unit).or_default() += n * cost,
         }
@@ -204,20 +188,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opcodes_go_to_their_units() {
+    fn accesses_are_counted_by_what_they_move() {
         for (opcode, want) in [
             ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", (Unit::Tensor, 4096.0)),
-            ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", (Unit::Tensor, 4096.0)),
             ("wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3", (Unit::Tensor, 262_144.0)),
             ("ex2.approx.ftz.f32", (Unit::Exponentials, 2.0)),
             ("cvt.rn.satfinite.e4m3x2.f32", (Unit::Convert, 1.0)),
-            ("cvt.rni.s32.f32", (Unit::Exponentials, 2.0)),
             ("fma.rn.f32", (Unit::Fp32, 0.25)),
-            ("max.f32", (Unit::Integer, 0.5)),
-            ("prmt.b32", (Unit::Integer, 0.5)),
-            ("wgmma.wait_group.sync.aligned", (Unit::Control, 0.0)),
+            ("shfl.sync.bfly.b32", (Unit::Shared, 1.0)),
+            ("ld.shared.v4.f32", (Unit::Shared, 0.0)),
+            ("ld.global.f32", (Unit::Control, 0.0)),
             ("bar.sync", (Unit::Control, 0.0)),
-            ("", (Unit::Integer, 0.5)),
         ] {
             assert_eq!(unit(opcode), want, "{opcode}");
         }

@@ -161,17 +161,8 @@ fn device_lines(name: &str) -> Vec<String> {
 
 /// What micro-kernels reached on the device itself, in a line.
 fn measured(c: &CeilingsRecord) -> Option<String> {
-    let figures = [
-        ("DRAM", c.dram_gb, "GB/s"),
-        ("L2", c.l2_gb, "GB/s"),
-        ("shared memory", c.shared_gb, "GB/s"),
-        ("products of FP8", c.fp8_tflops, "TFLOP/s"),
-        ("of FP16", c.fp16_tflops, "TFLOP/s"),
-        ("f32 arithmetic", c.fp32_tflops, "TFLOP/s"),
-        ("exponentials", c.exp_tera, "10^12/s"),
-    ];
     let told: Vec<String> =
-        figures.into_iter().filter_map(|(what, x, unit)| Some(format!("{what} {} {unit}", Short(x?)))).collect();
+        c.rows().into_iter().filter_map(|(what, x, unit)| Some(format!("{what} {} {unit}", Short(x?)))).collect();
     let clock = c.sm_mhz.map_or_else(String::new, |mhz| format!(", at {mhz} MHz"));
     (!told.is_empty()).then(|| format!("Measured on this device, the most that it gives{clock}: {}", told.join(", ")))
 }

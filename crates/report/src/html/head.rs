@@ -2,6 +2,7 @@
 
 use super::markup::{Column, esc, para, prose, table, word};
 use crate::NOT_ON_A_GPU;
+use crate::chosen::chosen;
 use crate::decision::{Beside, decision, headline};
 use crate::material::Material;
 use crate::measured::{CONDITIONS, condition, measured};
@@ -26,6 +27,9 @@ pub(super) fn head(material: &Material) -> String {
     );
     if let Some(sentence) = Beside::of(&record.results).sentence() {
         text.push_str(&format!("<p>{}</p>", esc(&sentence)));
+    }
+    if let Some(sentence) = chosen(record).and_then(|c| c.sentence) {
+        text.push_str(&format!("<p><b>Fastest:</b> {}.</p>", esc(&sentence)));
     }
     if let Some(words) = decision(record) {
         text.push_str(&format!("<p><b>Merge?</b> {}.</p>", esc(&words)));

@@ -93,7 +93,7 @@ pub(crate) enum Column {
 pub(crate) fn table(caption: &str, head: &[(&str, Column)], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let caption = esc(caption);
     let mut out = format!(
-        "<div class=\"scroll\" role=\"group\" aria-label=\"{caption}\" tabindex=\"0\"><table><caption>{caption}</caption><thead><tr>"
+        "<div class=\"scroll\" role=\"group\" aria-label=\"{caption}\" tabindex=\"0\"><table><caption><span>{caption}</span></caption><thead><tr>"
     );
     for (name, column) in head {
         let class = if *column == Column::Number { " class=\"num\"" } else { "" };

@@ -21,7 +21,7 @@ pub(super) fn section(material: &Material) -> String {
     let profiled: Vec<(&ResultRecord, &ProfileRecord)> =
         material.record.results.iter().filter_map(|r| Some((r, r.profile.as_deref()?))).collect();
     if profiled.is_empty() {
-        return String::new();
+        return not_asked(material);
     }
     let mut text = if profiled.len() > 1 { summary(&profiled) } else { String::new() };
     let mut told: BTreeMap<&str, ()> = BTreeMap::new();
@@ -48,6 +48,20 @@ pub(super) fn section(material: &Material) -> String {
         text.push_str(&format!("<p>{} more profiles are in summary.json.</p>\n", profiled.len() - MAX_PROFILES));
     }
     text
+}
+
+/// Times without a reason: who asks why finds the command.
+fn not_asked(material: &Material) -> String {
+    let results = &material.record.results;
+    let timed = results.iter().any(|r| crate::measured::measured(r).is_some_and(|m| !m.replayed));
+    let Some((chosen, first)) = crate::chosen::chosen(material.record).zip(results.first()).filter(|_| timed) else {
+        return String::new();
+    };
+    format!(
+        "<p>This run took times and asked for no reasons. <code>warpsmith profile {} --shapes {}</code> says what bounds the kernel, phase by phase, and what to try: by hardware counters where they may be read, else by the work that it executes. How near the times come to the device's ceilings stands under Roofline.</p>\n",
+        esc(&chosen.subject),
+        esc(&crate::next::quoted(&first.shape))
+    )
 }
 
 /// A row for each profile: bound, and the first lever.

@@ -240,18 +240,9 @@ fn large(picture: &str) -> String {
 
 /// All ceilings that are known of the device.
 fn known(card: &CeilingsRecord) -> String {
-    let rows: Vec<Vec<String>> = [
-        ("DRAM", card.dram_gb, "GB/s"),
-        ("L2", card.l2_gb, "GB/s"),
-        ("Shared memory", card.shared_gb, "GB/s"),
-        ("FP8 tensor cores", card.fp8_tflops, "TFLOP/s"),
-        ("FP16 tensor cores", card.fp16_tflops, "TFLOP/s"),
-        ("FP32 without tensor cores", card.fp32_tflops, "TFLOP/s"),
-        ("Exponentials", card.exp_tera, "10^12 a second"),
-    ]
-    .into_iter()
-    .filter_map(|(name, value, unit)| Some(vec![name.to_string(), figure(value?), unit.to_string()]))
-    .collect();
+    let known = card.rows().into_iter().filter_map(|(name, value, unit)| Some((name, value?, unit)));
+    let rows: Vec<Vec<String>> =
+        known.map(|(name, value, unit)| vec![name.to_string(), figure(value), unit.to_string()]).collect();
     let caption = if card.is_measured() {
         "What the device can do at most, measured by `warpsmith doctor --measure`; what was not measured is its data sheet's"
     } else {

@@ -2,7 +2,7 @@
 //!
 //! It knows nothing of proposers or gates: it shows rows. An estimate is called one by whoever fills in [`Search::measure`].
 
-use super::markup::{Column, count, esc, figure, para, section, table, word};
+use super::markup::{Column, count, esc, figure, para, prose, section, table, word};
 use super::svg::{Axis, picture};
 use std::collections::BTreeMap;
 
@@ -24,6 +24,10 @@ pub struct Search {
     pub measure: String,
     /// What figures are in: `us`, `model cycles`.
     pub unit: String,
+    /// What it lets one decide, in a sentence without its stop.
+    pub decision: Option<String>,
+    /// Why the best is where it is, and what the start was: sentences from the gates, under a title.
+    pub reasons: Vec<(String, Vec<String>)>,
     /// The command that follows.
     pub next: Option<String>,
     /// Conditions, name and value.
@@ -61,6 +65,7 @@ pub struct Node {
 pub fn search_html(search: &Search) -> String {
     let sections = [
         ("gain", "Gain over evaluations", gains(search)),
+        ("why", "Why the best is as good as it is", reasons(search)),
         ("lineage", "Lineage: what each step changed and won", lineage(search)),
         ("failures", "Failures by kind", failures(search)),
         ("cost", "Cost", pairs("What was spent", &search.cost)),
@@ -72,11 +77,12 @@ pub fn search_html(search: &Search) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"generator\" content=\"warpsmith {version}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{run}: {headline}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{style}</style>\n</head>\n<body>\n\
-         <header>\n<h1>Warpsmith evolution: {run}</h1>\n<div class=\"verdict {class}\"><strong>{sign} {headline}</strong><p>{measure}</p>{next}</div>\n<dl>{facts}</dl>\n</header>\n<main>\n{body}</main>\n\
+         <header>\n<h1>Warpsmith evolution: {run}</h1>\n<div class=\"verdict {class}\"><strong>{sign} {headline}</strong><p>{measure}</p>{decision}{next}</div>\n<dl>{facts}</dl>\n</header>\n<main>\n{body}</main>\n\
          <footer><p>Written by warpsmith {version} from the loop's journal. This file holds all that it shows; it loads nothing.</p></footer>\n</body>\n</html>\n",
         sign = if search.passed { "\u{2713}" } else { "\u{2717}" },
         next =
             search.next.as_ref().map_or_else(String::new, |n| format!("<p><b>Next:</b> <code>{}</code></p>", esc(n))),
+        decision = search.decision.as_ref().map_or_else(String::new, |d| format!("<p><b>Merge?</b> {}.</p>", esc(d))),
         version = esc(&search.warpsmith),
         run = esc(&search.run),
         headline = esc(&search.headline),
@@ -91,6 +97,32 @@ fn pairs(caption: &str, rows: &[(String, String)]) -> String {
     }
     let head = [("what", Column::Text), ("how much", Column::Number)];
     table(caption, &head, rows.iter().map(|(k, v)| vec![esc(k), esc(v)]))
+}
+
+/// What the gates said, beside each other.
+fn reasons(search: &Search) -> String {
+    let cards: String = search
+        .reasons
+        .iter()
+        .filter(|(_, lines)| !lines.is_empty())
+        .map(|(title, lines)| {
+            let lines: String = lines.iter().map(|l| format!("<li>{}</li>", prose(l))).collect();
+            format!("<div class=\"card\"><h3>{}</h3><ul>{lines}</ul></div>\n", esc(title))
+        })
+        .collect();
+    if cards.is_empty() { cards } else { format!("<div class=\"cards\">{cards}</div>\n") }
+}
+
+/// Changes of levers, none of which breaks at its arrow; other texts as they are.
+fn change(text: &str) -> String {
+    let parts: Vec<String> = text
+        .split(", ")
+        .map(|part| {
+            let short = part.contains(" -> ") && part.chars().count() <= 40;
+            if short { format!("<span class=\"nw\">{}</span>", esc(part)) } else { esc(part) }
+        })
+        .collect();
+    parts.join(", ")
 }
 
 fn failures(search: &Search) -> String {
@@ -203,7 +235,7 @@ fn row(node: &Node, depth: usize) -> Vec<String> {
     vec![
         format!("<span class=\"nw\">{indent}{branch}#{}{best}</span>", node.id),
         format!("<span class=\"nw\">{}</span>", esc(&format!("{} {}", node.operator, parents.join(", ")))),
-        [esc(&node.change), thought.unwrap_or_default()].concat(),
+        [change(&node.change), thought.unwrap_or_default()].concat(),
         [word(&node.verdict), finding.unwrap_or_default()].concat(),
         node.figure.map(figure).unwrap_or_default(),
         ratio(node.step),
@@ -225,7 +257,9 @@ mod tests {
             vec![node(0, &[], "passed"), node(1, &[0], "passed"), node(2, &[0], "faulted"), node(3, &[1, 2], "passed")];
         nodes.push(node(4, &[4], "passed"));
         let search = Search {
-            headline: "<b>".into(),
+            headline: "<i>".into(),
+            decision: Some("<i>".into()),
+            reasons: vec![("<r>".into(), vec!["`w` <r>".into()]), ("none".into(), Vec::new())],
             nodes,
             gains: vec![(1, 1.0), (2, 1.5), (4, f64::NAN)],
             failures: vec![("<k>".into(), 2)],
@@ -236,7 +270,8 @@ mod tests {
         let places: Vec<usize> =
             ["#0", "#1", "#3", "#2", "#4"].iter().map(|id| page.find(&format!("{id}</span></th>")).unwrap()).collect();
         assert!(places.is_sorted(), "{places:?}");
-        assert!(!page.contains("<b>") && !page.contains("<c1>") && !page.contains("<k>") && page.contains("<svg"));
+        assert!(!page.contains("<i>") && !page.contains("<c1>") && !page.contains("<k>") && page.contains("<svg"));
+        assert!(!page.contains("<r>") && page.contains("<code>w</code>") && page.contains("Merge?"));
         assert!(page.contains("From 1.000 to 1.500 times the start in 1 step."));
     }
 
