@@ -21,6 +21,8 @@ const NEAR: f64 = 1.03;
 pub(crate) struct Chosen {
     /// The words that name it on a command line, settings included.
     pub subject: String,
+    /// The shape with most work.
+    pub shape: String,
     /// How many kernels or settings passed.
     pub of: usize,
     /// `kernels` or `settings`
@@ -51,7 +53,10 @@ pub(crate) fn chosen(record: &RunRecord) -> Option<Chosen> {
     let what = if candidates.len() == 1 { "settings" } else { "kernels" };
     let ranked = ranked(&passed);
     let fastest = ranked.first().filter(|_| ranked.len() > 1);
+    let size = |r: &ResultRecord| r.symbols.values().map(|n| (*n).max(1) as f64).product::<f64>();
+    let largest = passed.iter().copied().fold(first, |most, r| if size(r) > size(most) { r } else { most });
     Some(Chosen {
+        shape: quoted(&largest.shape),
         subject: subject(fastest.map_or(first, |f| f.result)),
         of: subjects.len(),
         what,

@@ -58,11 +58,10 @@ pub fn next_steps(material: &Material) -> Vec<Step> {
             });
         }
         if !results.iter().any(|r| r.profile.is_some()) {
-            let one = chosen(material.record).map_or_else(String::new, |c| c.subject);
-            steps.push(Step {
+            steps.extend(chosen(material.record).map(|c| Step {
                 why: "See what bounds it and what to try; without a GPU by the work that it executes:".into(),
-                command: format!("warpsmith profile {one} --shapes {}", quoted(&results[0].shape)),
-            });
+                command: format!("warpsmith profile {} --shapes {}", c.subject, c.shape),
+            }));
         }
         if results.iter().map(|r| r.seed).collect::<BTreeSet<_>>().len() == 1 {
             steps.push(Step {

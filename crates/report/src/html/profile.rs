@@ -54,13 +54,13 @@ pub(super) fn section(material: &Material) -> String {
 fn not_asked(material: &Material) -> String {
     let results = &material.record.results;
     let timed = results.iter().any(|r| crate::measured::measured(r).is_some_and(|m| !m.replayed));
-    let Some((chosen, first)) = crate::chosen::chosen(material.record).zip(results.first()).filter(|_| timed) else {
+    let Some(chosen) = crate::chosen::chosen(material.record).filter(|_| timed) else {
         return String::new();
     };
     format!(
         "<p>This run took times and asked for no reasons. <code>warpsmith profile {} --shapes {}</code> says what bounds the kernel, phase by phase, and what to try: by hardware counters where they may be read, else by the work that it executes. How near the times come to the device's ceilings stands under Roofline.</p>\n",
         esc(&chosen.subject),
-        esc(&crate::next::quoted(&first.shape))
+        esc(&chosen.shape)
     )
 }
 

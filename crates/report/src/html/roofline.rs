@@ -4,7 +4,7 @@
 //! them. Knows attention only: of other tasks neither operations nor bytes are known here.
 
 use super::markup::{Column, esc, figure, table};
-use super::svg::{Axis, picture};
+use super::svg::{Axis, large, picture};
 use crate::material::Material;
 use crate::measured::measured;
 use crate::summary::counted_on;
@@ -232,11 +232,6 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 472.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 276.0;
-
-/// Larger letters: on a phone the picture is shown smaller.
-fn large(picture: &str) -> String {
-    picture.replacen("<svg ", "<svg class=\"large\" ", 1)
-}
 
 /// All ceilings that are known of the device.
 fn known(card: &CeilingsRecord) -> String {

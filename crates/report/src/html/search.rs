@@ -3,7 +3,7 @@
 //! It knows nothing of proposers or gates: it shows rows. An estimate is called one by whoever fills in [`Search::measure`].
 
 use super::markup::{Column, count, esc, figure, para, prose, section, table, word};
-use super::svg::{Axis, picture};
+use super::svg::{Axis, large, picture};
 use std::collections::BTreeMap;
 
 /// Rows of the lineage; a longer one ends with what was left out.
@@ -143,7 +143,7 @@ fn gains(search: &Search) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return para("Nothing has a figure.") };
     let most = search.nodes.len().max(last.0 as usize).max(2) as f64;
     let (low, high) = points.iter().fold((1.0f64, 1.0f64), |(l, h), (_, g)| (l.min(*g), h.max(*g)));
-    let x = Axis { low: 0.0, high: most, from: 46.0, to: 620.0, log: false };
+    let x = Axis { low: 0.0, high: most, from: 54.0, to: 470.0, log: false };
     let y = Axis { low, high: if high > low { high } else { low + 0.1 }, from: 210.0, to: 14.0, log: false };
     let mut path = format!("M{:.1} {:.1}", x.at(first.0 as f64), y.at(first.1));
     for (n, gain) in &points[1..] {
@@ -154,7 +154,7 @@ fn gains(search: &Search) -> String {
     for tick in y.ticks() {
         let at = y.at(tick);
         body.push_str(&format!(
-            "<line x1=\"46\" x2=\"620\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--line)\"/><text class=\"soft\" x=\"2\" y=\"{:.1}\">{}x</text>",
+            "<line x1=\"54\" x2=\"470\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--line)\"/><text class=\"soft\" x=\"2\" y=\"{:.1}\">{}x</text>",
             at + 4.0,
             figure(tick)
         ));
@@ -170,7 +170,7 @@ fn gains(search: &Search) -> String {
             y.at(*gain)
         ));
     }
-    body.push_str("<text class=\"soft\" x=\"300\" y=\"244\">evaluations</text>");
+    body.push_str("<text class=\"soft\" x=\"225\" y=\"246\">evaluations</text>");
     let words = format!(
         "From {} to {} times the start in {} step{}.",
         figure(first.1),
@@ -178,7 +178,7 @@ fn gains(search: &Search) -> String {
         points.len() - 1,
         if points.len() == 2 { "" } else { "s" }
     );
-    [picture("gains", "Best gain over the start", &words, 640.0, 250.0, &body), para(&words)].concat()
+    [large(&picture("gains", "Best gain over the start", &words, 480.0, 252.0, &body)), para(&words)].concat()
 }
 
 /// Every solution below its first parent.

@@ -13,6 +13,11 @@ pub(crate) fn picture(id: &str, title: &str, description: &str, width: f64, heig
     )
 }
 
+/// Larger letters: on a phone the picture is shown smaller.
+pub(crate) fn large(picture: &str) -> String {
+    picture.replacen("<svg ", "<svg class=\"large\" ", 1)
+}
+
 /// A bar whose figure stands beside it in text, so it says nothing of its own. `limit` draws a line.
 pub(crate) fn bar(share: f64, limit: Option<f64>, over: bool) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
