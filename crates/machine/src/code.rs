@@ -130,6 +130,10 @@ macro_rules! ops {
         #[repr(u16)]
         pub enum Op { $($($name),*),* }
         impl Op {
+            /// All operations.
+            #[cfg(test)]
+            pub const ALL: &[Op] = &[$($(Op::$name),*),*];
+
             /// The family of an operation.
             pub fn class(self) -> Class {
                 match self { $($(Op::$name)|* => Class::$class),* }

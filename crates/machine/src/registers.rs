@@ -227,15 +227,15 @@ impl Registers {
     }
 }
 
-/// PERF: out of line, so that the many loops that end in a row's write stay small.
-#[inline(never)]
+/// PERF: in line, for a function that is given the address of a loop's result keeps the loop from being vectorised.
+#[inline(always)]
 fn blend32(d: &mut [u32; 32], values: &[u32; 32], mask: u32) {
     for lane in 0..32 {
         d[lane] = if mask >> lane & 1 != 0 { values[lane] } else { d[lane] };
     }
 }
 
-#[inline(never)]
+#[inline(always)]
 fn blend64(d: &mut [u64; 32], values: &[u64; 32], mask: u32) {
     for lane in 0..32 {
         d[lane] = if mask >> lane & 1 != 0 { values[lane] } else { d[lane] };

@@ -45,12 +45,15 @@ fn quick_load_body(cta: &mut Cta, w: &mut Warp, op: &MatrixOp, pc: Pc) -> bool {
     let all = addresses(w, &op.address);
     let (mut rows, mut bad) = ([0u32; 32], 0u64);
     let last = cta.shared.len().saturating_sub(16) as u64;
-    for (lane, row) in rows.iter_mut().enumerate() {
-        let a = all[if lane < 8 * op.count { lane } else { 0 }];
+    let window = if op.area == Area::Generic { WINDOW_BYTES } else { 0 };
+    // PERF: no index that depends on the count, so that it is done for many lanes at once.
+    for lane in 0..32 {
+        let a = all[lane];
         let inside = a.wrapping_sub(SHARED_WINDOW);
-        let a = if op.area == Area::Generic && inside < WINDOW_BYTES { inside } else { a };
-        bad |= u64::from(a > last) | a & 15;
-        *row = a as u32;
+        let a = if inside < window { inside } else { a };
+        let wrong = u64::from(a > last) | a & 15;
+        bad |= if lane < 8 * op.count { wrong } else { 0 };
+        rows[lane] = a as u32;
     }
     let at = &rows[..8 * op.count];
     if bad != 0 || cta.shared.len() < 16 || !matches!(op.area, Area::Generic | Area::Shared) {

@@ -218,3 +218,75 @@ pub fn setp64<T: Copy + PartialOrd>(r: R, i: &Instr, m: u32, f: impl Fn(u64) -> 
     };
     set_predicates(r, i, m, result);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::{Class, Op};
+    use crate::exec::{converts, floats, ints, wides};
+
+    /// The registers after one instruction of a family, as one build runs it.
+    fn after<const WIDE: u8>(i: &Instr, m: u32, values: &[u32]) -> Vec<u32> {
+        let mut r = Registers::new();
+        r.push_window(values.len() / 32);
+        for (row, words) in values.as_chunks::<32>().0.iter().enumerate() {
+            r.put32(row as u32, words, u32::MAX);
+        }
+        match i.class {
+            Class::Ints => ints::run::<WIDE>(&mut r, i, m),
+            Class::Floats => floats::run::<WIDE>(&mut r, i, m),
+            Class::Wides => wides::run::<WIDE>(&mut r, i, m),
+            _ => converts::run::<WIDE>(&mut r, i, m),
+        }
+        (0..values.len() / 32).flat_map(|row| *r.r32(row as u32)).collect()
+    }
+
+    #[test]
+    fn every_build_gives_the_same_bits() {
+        let mut x = 3u32;
+        let mut next = || {
+            x = x.wrapping_mul(1664525).wrapping_add(1013904223);
+            x ^ x >> 15
+        };
+        let families = [Class::Ints, Class::Floats, Class::Wides, Class::Converts];
+        for (op, round) in Op::ALL.iter().flat_map(|op| (0..12).map(move |round| (*op, round))) {
+            if !families.contains(&op.class()) {
+                continue;
+            }
+            // Any bits, small numbers, numbers near one, and a third operand that all lanes share.
+            let mut values: Vec<u32> = (0..32 * 14).map(|_| next()).collect();
+            for v in &mut values {
+                *v = match round % 4 {
+                    0 => *v,
+                    1 => *v % 41,
+                    2 => *v & 0x81FF_FFFF | 0x3E00_0000,
+                    _ => *v & 0x807F_FFFF | (*v >> 5 & 0x0380_0000),
+                };
+            }
+            if round >= 6 {
+                let selector = values[0] & 0x7777;
+                values[32 * 10..32 * 12].fill(selector);
+            }
+            let m = if round % 3 == 2 { next() } else { u32::MAX };
+            let flags = [0, flag::FTZ, flag::SAT, flag::FTZ | flag::SAT][round / 3];
+            let i = Instr {
+                a: 6,
+                b: 8,
+                c: 10,
+                d: 2,
+                d2: 12,
+                sub: (next() % 14) as u8,
+                flags,
+                imm: (next() & 0xFF).into(),
+                ..Instr::new(op)
+            };
+            let want = after::<ANY>(&i, m, &values);
+            if width() >= AVX2 {
+                assert_eq!(after::<AVX2>(&i, m, &values), want, "AVX2, {i:?}, round {round}");
+            }
+            if width() >= AVX512 {
+                assert_eq!(after::<AVX512>(&i, m, &values), want, "AVX-512, {i:?}, round {round}");
+            }
+        }
+    }
+}

@@ -49,8 +49,16 @@ fn terms<const K: usize, const EIGHTS: usize>(
     }
     let binades = |e: Element| if e == Element::E4m3 { 8 } else { 0 };
     let scale = f32::from_bits((127 + binades(product.a) + binades(product.b)) << 23);
-    let left = codes_of_a::<K>(product.a, a);
-    let right = values_of_b::<EIGHTS>(product.b, b, scale);
+    let left = match product.a {
+        Element::F16 => halves_of_a::<K>(a),
+        Element::E4m3 => bytes_of_a::<K, true>(a),
+        _ => bytes_of_a::<K, false>(a),
+    };
+    let right = match product.b {
+        Element::F16 => halves_of_b::<EIGHTS>(b, scale),
+        Element::E4m3 => bytes_of_b::<EIGHTS, true>(b, scale),
+        _ => bytes_of_b::<EIGHTS, false>(b, scale),
+    };
     let [e0, e2, e4, e6] = turn([half(c0, 0), half(c0, 1), half(c2, 0), half(c2, 1)]);
     let [e1, e3, e5, e7] = turn([half(c1, 0), half(c1, 1), half(c3, 0), half(c3, 1)]);
     let mut sums = [e0, e1, e2, e3, e4, e5, e6, e7].map(|e| _mm512_castsi512_ps(e));
@@ -124,8 +132,8 @@ fn any_nan(registers: &[&Register]) -> bool {
 
 /// 8-bit codes, each in the upper byte of a word, to f16.
 #[target_feature(enable = "avx512f,avx512bw")]
-fn f16_codes(element: Element, words: __m512i) -> __m512i {
-    if element == Element::E4m3 {
+fn f16_codes<const E4M3: bool>(words: __m512i) -> __m512i {
+    if E4M3 {
         // The exponent has four bits, f16's five: its upper one is zero, and not the sign that is shifted in.
         _mm512_and_si512(_mm512_srai_epi16::<1>(words), _mm512_set1_epi16(0xBFFFu16 as i16))
     } else {
@@ -143,44 +151,47 @@ fn put_codes(to: &mut [[u16; 16]], codes: __m512i) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-fn codes_of_a<const K: usize>(element: Element, a: &[&Register]) -> Codes<K> {
+fn halves_of_a<const K: usize>(a: &[&Register]) -> Codes<K> {
     let mut out = [[0u16; 16]; K];
-    if element == Element::F16 {
-        for (pair, out) in a.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<8>().0) {
-            let rows = [half(pair[0], 0), half(pair[0], 1), half(pair[1], 0), half(pair[1], 1)];
-            let (low, low2) = (_mm512_unpacklo_epi16(rows[0], rows[1]), _mm512_unpacklo_epi16(rows[2], rows[3]));
-            let (high, high2) = (_mm512_unpackhi_epi16(rows[0], rows[1]), _mm512_unpackhi_epi16(rows[2], rows[3]));
-            let two = [
-                _mm512_unpacklo_epi32(low, low2),
-                _mm512_unpackhi_epi32(low, low2),
-                _mm512_unpacklo_epi32(high, high2),
-                _mm512_unpackhi_epi32(high, high2),
-            ];
-            // Each part of 128 bits has four rows of one term, then of the next.
-            let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-            for (n, two) in two.into_iter().enumerate() {
-                put_codes(&mut out[2 * n..], _mm512_permutexvar_epi64(order, two));
-            }
+    for (pair, out) in a.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<8>().0) {
+        let rows = [half(pair[0], 0), half(pair[0], 1), half(pair[1], 0), half(pair[1], 1)];
+        let (low, low2) = (_mm512_unpacklo_epi16(rows[0], rows[1]), _mm512_unpacklo_epi16(rows[2], rows[3]));
+        let (high, high2) = (_mm512_unpackhi_epi16(rows[0], rows[1]), _mm512_unpackhi_epi16(rows[2], rows[3]));
+        let two = [
+            _mm512_unpacklo_epi32(low, low2),
+            _mm512_unpackhi_epi32(low, low2),
+            _mm512_unpacklo_epi32(high, high2),
+            _mm512_unpackhi_epi32(high, high2),
+        ];
+        // Each part of 128 bits has four rows of one term, then of the next.
+        let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+        for (n, two) in two.into_iter().enumerate() {
+            put_codes(&mut out[2 * n..], _mm512_permutexvar_epi64(order, two));
         }
-    } else {
-        for (pair, out) in a.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<16>().0) {
-            let rows = [half(pair[0], 0), half(pair[0], 1), half(pair[1], 0), half(pair[1], 1)];
-            let (low, low2) = (_mm512_unpacklo_epi8(rows[0], rows[1]), _mm512_unpacklo_epi8(rows[2], rows[3]));
-            let (high, high2) = (_mm512_unpackhi_epi8(rows[0], rows[1]), _mm512_unpackhi_epi8(rows[2], rows[3]));
-            let four = [
-                _mm512_unpacklo_epi16(low, low2),
-                _mm512_unpackhi_epi16(low, low2),
-                _mm512_unpacklo_epi16(high, high2),
-                _mm512_unpackhi_epi16(high, high2),
-            ];
-            // Each part of 128 bits has four rows of one term, then of the next, of four terms: brought where the bytes
-            // that become words lie in order of the terms.
-            let order = _mm512_setr_epi32(0, 4, 2, 6, 8, 12, 10, 14, 1, 5, 3, 7, 9, 13, 11, 15);
-            for (n, four) in four.into_iter().enumerate() {
-                let (four, zero) = (_mm512_permutexvar_epi32(order, four), _mm512_setzero_si512());
-                put_codes(&mut out[4 * n..], f16_codes(element, _mm512_unpacklo_epi8(zero, four)));
-                put_codes(&mut out[4 * n + 2..], f16_codes(element, _mm512_unpackhi_epi8(zero, four)));
-            }
+    }
+    out
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+fn bytes_of_a<const K: usize, const E4M3: bool>(a: &[&Register]) -> Codes<K> {
+    let mut out = [[0u16; 16]; K];
+    for (pair, out) in a.as_chunks::<2>().0.iter().zip(out.as_chunks_mut::<16>().0) {
+        let rows = [half(pair[0], 0), half(pair[0], 1), half(pair[1], 0), half(pair[1], 1)];
+        let (low, low2) = (_mm512_unpacklo_epi8(rows[0], rows[1]), _mm512_unpacklo_epi8(rows[2], rows[3]));
+        let (high, high2) = (_mm512_unpackhi_epi8(rows[0], rows[1]), _mm512_unpackhi_epi8(rows[2], rows[3]));
+        let four = [
+            _mm512_unpacklo_epi16(low, low2),
+            _mm512_unpackhi_epi16(low, low2),
+            _mm512_unpacklo_epi16(high, high2),
+            _mm512_unpackhi_epi16(high, high2),
+        ];
+        // Each part of 128 bits has four rows of one term, then of the next, of four terms: brought where the bytes
+        // that become words lie in order of the terms.
+        let order = _mm512_setr_epi32(0, 4, 2, 6, 8, 12, 10, 14, 1, 5, 3, 7, 9, 13, 11, 15);
+        for (n, four) in four.into_iter().enumerate() {
+            let (four, zero) = (_mm512_permutexvar_epi32(order, four), _mm512_setzero_si512());
+            put_codes(&mut out[4 * n..], f16_codes::<E4M3>(_mm512_unpacklo_epi8(zero, four)));
+            put_codes(&mut out[4 * n + 2..], f16_codes::<E4M3>(_mm512_unpackhi_epi8(zero, four)));
         }
     }
     out
@@ -199,21 +210,25 @@ fn put_values(to: &mut [[f32; 8]], codes: __m512i, scale: f32) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-fn values_of_b<const EIGHTS: usize>(element: Element, b: &[&Register], scale: f32) -> Values<EIGHTS> {
+fn halves_of_b<const EIGHTS: usize>(b: &[&Register], scale: f32) -> Values<EIGHTS> {
     let mut out = [[[0f32; 8]; 8]; EIGHTS];
-    if element == Element::F16 {
-        for (register, out) in b.iter().zip(&mut out) {
-            for which in 0..2 {
-                put_values(&mut out[4 * which..], half(register, which), scale);
-            }
+    for (register, out) in b.iter().zip(&mut out) {
+        for which in 0..2 {
+            put_values(&mut out[4 * which..], half(register, which), scale);
         }
-    } else {
-        for (register, out) in b.iter().zip(out.as_chunks_mut::<2>().0) {
-            for which in 0..2 {
-                let (columns, zero) = (half(register, which), _mm512_setzero_si512());
-                put_values(&mut out[0][4 * which..], f16_codes(element, _mm512_unpacklo_epi8(zero, columns)), scale);
-                put_values(&mut out[1][4 * which..], f16_codes(element, _mm512_unpackhi_epi8(zero, columns)), scale);
-            }
+    }
+    out
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+fn bytes_of_b<const EIGHTS: usize, const E4M3: bool>(b: &[&Register], scale: f32) -> Values<EIGHTS> {
+    let mut out = [[[0f32; 8]; 8]; EIGHTS];
+    for (register, out) in b.iter().zip(out.as_chunks_mut::<2>().0) {
+        for which in 0..2 {
+            let (columns, zero) = (half(register, which), _mm512_setzero_si512());
+            let (first, second) = (_mm512_unpacklo_epi8(zero, columns), _mm512_unpackhi_epi8(zero, columns));
+            put_values(&mut out[0][4 * which..], f16_codes::<E4M3>(first), scale);
+            put_values(&mut out[1][4 * which..], f16_codes::<E4M3>(second), scale);
         }
     }
     out
