@@ -59,23 +59,24 @@ def batches(cases):
     """Cases that one process can take, those that may hang last."""
     groups = collections.defaultdict(list)
     for case in cases:
-        groups[case["shape"], case["mask"], case["config"], "deadlock" in case["expect"]].append(case)
+        groups[case["shape"], case["mask"], case["config"], case["scales"], case["dist"], "deadlock" in case["expect"]].append(case)
     found = []
     for key, members in groups.items():
-        size = 2 if key[3] else TOGETHER
+        size = 2 if key[-1] else TOGETHER
         found += [(key, members[i:i + size]) for i in range(0, len(members), size)]
-    return sorted(found, key=lambda b: (b[0][3], -len(b[1])))
+    return sorted(found, key=lambda b: (b[0][-1], -len(b[1])))
 
 
 def judge(asked, batch):
-    (shape, mask, config, _), cases = batch
+    (shape, mask, config, scales, dist, _), cases = batch
     left = asked.end - time.time()
     if left < 3:
         return [], "no time was left for %d cases" % len(cases)
     files = [os.path.join(asked.cases, c["file"]) for c in cases]
     command = [asked.warpsmith, "check", *files, "--backend", "gpu", "--sanitize", "--target", "sm_90", "--shapes", shape, "--mask", mask,
                "--json", "--fresh", "--out", tempfile.mkdtemp(dir=asked.folder) + "/run"]
-    command += [] if config == "-" else ["--config", config]
+    for option, word in (("--config", config), ("--scales", scales), ("--dist", dist)):
+        command += [] if word == "-" else [option, word]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=left)
         record = json.loads(done.stdout)

@@ -25,17 +25,29 @@ assert pathlib.Path(warpsmith.__file__).is_relative_to(sys.prefix), warpsmith.__
 names = _native.kernels()
 targets = {n.split("/")[0] for n in names}
 assert targets == {"sm_90a", "sm_89", "sm_80", "compute_80"}, targets
+sys.path.insert(0, sys.argv[1])
+import walk
+from warpsmith.attention import _heuristic
+asked = walk.asked(_heuristic)
+missing = ["/".join(i) for i in asked if "/".join(i) not in set(names)]
+assert not missing, f"{len(missing)} of {len(asked)} instances that shapes ask for are not in the wheel: {missing[:5]}"
 for name in names[::40]:
     code = _native.kernel(*name.split("/"))
     assert code[:4] == b"\\x7fELF" or name.startswith("compute_80") and b".target sm_80" in code[:2000], name
 assert _native.kernel("sm_90a", "none_of_it") is None
 assert _kernels._embedded is not None and _kernels.source_folder().parent.parent.parent.is_relative_to(sys.prefix)
-print(len(names), "kernels; exported:", *w.__all__)
+print(len(names), "kernels, among them all", len(asked), "that 20,000 shapes ask for; exported:", *w.__all__)
+for name in w.__all__:
+    assert getattr(w, name).__doc__, f"{name} has no docstring"
+meta = __import__("importlib.metadata").metadata.distribution("warpsmith")
+assert meta.metadata["License-Expression"] or meta.metadata["License"], "the metadata names no license"
+licenses = {pathlib.Path(f).name for f in meta.files if "licenses" in str(f) or pathlib.Path(f).name.startswith("LICENSE")}
+assert {"LICENSE-MIT", "LICENSE-APACHE"} <= licenses, f"the wheel's licences are {sorted(licenses)}"
 """
 
 USER = '''
 import torch
-from warpsmith.attention import PackedKV, decode_fp8, pack_kv, quantize_fp8, sdpa, sdpa_fp8, sdpa_fp8_packed, sdpa_fp8_varlen
+from warpsmith.attention import PackedKV, checked, decode_fp8, pack_kv, quantize_fp8, sdpa, sdpa_fp8, sdpa_fp8_packed, sdpa_fp8_varlen
 
 def right(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lens: torch.Tensor) -> torch.Tensor:
     (q8, qs), (k8, ks), (v8, vs) = (quantize_fp8(x) for x in (q, k, v))
@@ -44,6 +56,8 @@ def right(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lens: torch.Tensor)
     kv: PackedKV = pack_kv(k, v, scales="block")
     packed = sdpa_fp8_packed(q8, kv, qs, out_dtype=torch.float16)
     o, l = decode_fp8(q8, k8, v8, qs, ks, vs, lens, page_table=lens, return_lse=True)
+    with checked():
+        sdpa_fp8(q8, k8, v8, qs, ks, vs)
     r = sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, lens, lens, 3, 4)
     return out + both + lse + packed + o + l + r + sdpa(q, k, v, is_causal=True)
 
@@ -88,6 +102,8 @@ def main():
     assert "-abi3-" in a.wheel.name, a.wheel.name
     with zipfile.ZipFile(a.wheel) as z:
         held = z.namelist()
+        strange = [n for n in held if "gate_" in n or n.endswith((".pyc", ".toml", ".rs"))]
+        assert not strange, f"the wheel holds what nobody needs there: {strange[:5]}"
         assert "warpsmith/py.typed" in held and "warpsmith/attention/__init__.pyi" in held and any(n.endswith("hopper/portable_e4m3.cuh") for n in held)
         native = next(i for i in z.infolist() if "/_native" in i.filename)
         assert native.file_size <= MOST_CUBINS + (2 << 20), f"_native has {native.file_size >> 20} MB"
@@ -103,9 +119,11 @@ def main():
         env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "WARPSMITH_CUBINS")}
         env["WARPSMITH_CACHE"] = str(folder / "cache")
         run([sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "--quiet", a.wheel.resolve()], env=env)
-        run([python, "-c", INSIDE], cwd=folder, env=env)
+        run([python, "-c", INSIDE, HERE], cwd=folder, env=env)
         said = run([bin_folder / "warpsmith", "--version"], cwd=folder, env=env, capture_output=True, text=True).stdout
         assert said.startswith("warpsmith "), said
+        checked = subprocess.run([sys.executable, "-m", "pip", "--python", python, "check"], env=env, capture_output=True, text=True).stdout
+        assert "warpsmith" not in checked, checked   # what others break is theirs
         run([bin_folder / "warpsmith", "list"], cwd=folder, env=env, stdout=subprocess.DEVNULL)
         print(said.strip())
         types(python, folder)

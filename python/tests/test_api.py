@@ -1,10 +1,12 @@
 """The functions' arguments, shapes and compilation, on tensors without data: needs torch, no GPU. Skipped where torch is missing."""
+import contextlib
 import inspect
 import logging
 import os
 import pathlib
 import sys
 import unittest
+import unittest.mock as mock
 import warnings
 
 if not os.environ.get("WARPSMITH_INSTALLED"):   # else the wheel is tested
@@ -227,6 +229,115 @@ class Quantisation(unittest.TestCase):
                 self.assertEqual((tuple(codes.shape), tuple(scale.shape), codes.dtype, scale.dtype), (shape, want, torch.float8_e4m3fn, torch.float32))
         odd = torch.randn(2, 3, 4, 64).transpose(1, 3)   # no dimension where it was
         self.assertEqual(w.quantize_fp8(odd)[0].shape, odd.shape)
+
+
+class Gradients(unittest.TestCase):
+    def test_a_tensor_that_requires_one_is_refused_outside_of_no_grad(self):
+        one = lambda *s, **k: torch.empty(*s, device="cuda", requires_grad=True, **k)
+        code = lambda *s: one(*s, dtype=torch.float8_e4m3fn)
+        with FakeTensorMode():
+            for changed in (dict(q=lambda t: code(2, 4, 100, 64)), dict(v=lambda t: code(2, 2, 300, 64)), dict(k_scale=lambda t: one(()))):
+                name = next(iter(changed))
+                with self.subTest(name), self.assertRaisesRegex(ValueError, f"^{name} requires a gradient.*no_grad"):
+                    w.sdpa_fp8(**tensors(**changed))
+                with torch.no_grad():
+                    self.assertFalse(w.sdpa_fp8(**tensors(**changed)).requires_grad)
+                with torch.inference_mode():
+                    w.sdpa_fp8(**tensors(**changed))
+            e = lambda *s: torch.empty(*s, dtype=torch.float8_e4m3fn, device="cuda")
+            s, cu = torch.empty((), device="cuda"), torch.empty(4, dtype=torch.int32, device="cuda")
+            with self.assertRaisesRegex(ValueError, "^q requires"):
+                w.sdpa_fp8_varlen(code(70, 8, 128), e(90, 2, 128), e(90, 2, 128), s, s, s, cu, cu, 40, 50)
+            with self.assertRaisesRegex(ValueError, "^v_cache requires"):
+                w.decode_fp8(e(4, 8, 1, 128), e(4, 50, 2, 128), code(4, 50, 2, 128), s, s, s, cu)
+            self.assertFalse(w.quantize_fp8(one(1, 1, 8, 64))[0].requires_grad)
+
+
+class Values(unittest.TestCase):
+    """What `checked()` looks at. The CPU stands in for the device, as far as arguments are concerned."""
+
+    def on_a_device(self):
+        stack = contextlib.ExitStack()
+        stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", True, create=True))
+        stack.enter_context(mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: False))
+        return stack
+
+    def dense(self, **scales):
+        e = lambda *s: torch.zeros(s, dtype=torch.uint8).view(torch.float8_e4m3fn)
+        s = dict(q_scale=torch.ones(2, 4), k_scale=torch.ones(()), v_scale=torch.ones(2, 2, 3))
+        s.update(scales)
+        return w._call._arguments.dense(e(2, 4, 100, 64), e(2, 2, 300, 64), e(2, 2, 300, 64), *s.values(), None, torch.bfloat16, None, "default")
+
+    def test_scales(self):
+        at = lambda shape, index, x: torch.ones(shape).index_put(tuple(map(torch.tensor, index)), torch.tensor(x)) if index else torch.full(shape, x)
+        rows = [("q_scale", (2, 4), (1, 2), -0.5, r"q_scale\[1, 2\] is -0.5"), ("k_scale", (), (), float("nan"), "k_scale is nan"), ("k_scale", (), (), -1e-30, "k_scale is -"),
+                ("v_scale", (2, 2, 3), (0, 1, 2), float("inf"), r"v_scale\[0, 1, 2\] is inf"), ("v_scale", (2, 2), (1, 0), -float("inf"), r"v_scale\[1, 0\] is -inf")]
+        with self.on_a_device():
+            for name, shape, index, x, said in rows:
+                wrong = {name: at(shape, index, x)}
+                self.dense(**wrong)   # nobody asked: it is not waited for
+                with self.subTest(said), w.checked(), self.assertRaisesRegex(ValueError, f"^{said}.*finite and not negative"):
+                    self.dense(**wrong)
+            with w.checked():
+                self.dense(k_scale=torch.zeros(()))   # zeros are values
+                self.dense(k_scale=-torch.zeros(()))
+            self.dense(k_scale=-torch.ones(()))
+
+    def test_lengths_and_pages(self):
+        e = lambda *s: torch.zeros(s, dtype=torch.uint8).view(torch.float8_e4m3fn)
+        i, one = lambda *x: torch.tensor(x, dtype=torch.int32), torch.ones(())
+        options = (None, torch.bfloat16, None, "default")
+        varlen = lambda cu_q, cu_k: w._ragged.check_varlen(e(70, 8, 64), e(90, 2, 64), e(90, 2, 64), one, one, one, cu_q, cu_k, 40, 50, *options)
+        decode = lambda used, table=None: w._ragged.check_decode(e(2, 8, 1, 64), *(e(*((5, 16) if table is not None else (2, 48)), 2, 64),) * 2, one, one, one, used, table, *options)
+        table = torch.tensor([[0, 4, 7], [3, -1, -1]], dtype=torch.int32)
+        rows = [
+            (varlen, (i(0, 40, 70), i(0, 50, 90)), None), (varlen, (i(3, 40, 70), i(0, 0, 50)), None),
+            (varlen, (i(0, 41, 70), i(0, 50, 90)), r"cu_seqlens_q\[1\] is 41"), (varlen, (i(0, 40, 71), i(0, 50, 90)), "from 0 to 71"),
+            (varlen, (i(0, 40, 70), i(0, 50, 40)), r"cu_seqlens_k\[2\] is 40"), (varlen, (i(-1, 30, 60), i(0, 50, 90)), "from -1"),
+            (decode, (i(0, 48),), None), (decode, (i(49, 1),), r"cache_seqlens\[0\] is 49"), (decode, (i(3, -1),), r"cache_seqlens\[1\] is -1"),
+            (decode, (i(32, 16), table), None),   # entries behind the end are nobody's
+            (decode, (i(33, 16), table), r"page_table\[0, 2\] is 7"), (decode, (i(1, 17), table), r"page_table\[1, 1\] is -1"),
+        ]
+        with self.on_a_device():
+            for call, args, said in rows:
+                call(*args)
+                with self.subTest(args=args), w.checked():
+                    if said is None:
+                        call(*args)
+                    else:
+                        with self.assertRaisesRegex(ValueError, said):
+                            call(*args)
+
+    def test_checks_end_with_their_block_and_wait_for_no_graph(self):
+        values = w._values
+        before = values.looked_at
+        with self.assertRaises(ZeroDivisionError), w.checked():
+            with w.checked():
+                pass
+            self.assertEqual(values.looked_at, before + 1)
+            1 / 0
+        self.assertEqual(values.looked_at, before)
+        with self.on_a_device(), mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: True), w.checked(), self.assertRaisesRegex(RuntimeError, "captured"):
+            self.dense()
+        with FakeTensorMode(), w.checked():   # tensors without values have none that are wrong
+            self.assertEqual(tuple(w.sdpa_fp8(**tensors()).shape), (2, 4, 100, 64))
+
+    def test_a_wrong_scale_on_the_cpu_is_seen_unasked(self):
+        codes, scale = w.quantize_fp8(torch.randn(1, 2, 300, 64), "block")
+        w.pack_kv((codes, scale), (codes, scale))
+        for bad in (-1.0, float("nan"), float("inf")):
+            wrong = scale.clone()
+            wrong[0, 1, 2] = bad
+            with self.assertRaisesRegex(ValueError, r"v's scale\[0, 1, 2\]"):
+                w.pack_kv((codes, scale), (codes, wrong))
+        x = torch.randn(1, 2, 30, 64)
+        x[0, 1, 7, 5] = float("inf")
+        w.quantize_fp8(x)   # nobody asked
+        for call in (lambda: w.quantize_fp8(x), lambda: w.pack_kv(torch.zeros_like(x), x)):
+            with w.checked(), self.assertRaisesRegex(ValueError, r"^[xv]\[0, 1, 7, 5\] is inf"):
+                call()
+        with self.assertRaisesRegex(ValueError, r"k's codes must be"):
+            w.pack_kv((codes[0], scale), (codes, scale))
 
 
 class DropIn(unittest.TestCase):

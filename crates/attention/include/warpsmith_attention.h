@@ -38,7 +38,7 @@ typedef struct {
     float out_scale;
     float softmax_scale;          /* 0: 1 / sqrt(head_dim) */
     int64_t strides[3][3];        /* of q, k and v over (batch, head, token), in elements, multiples of 16 */
-    int32_t scale_strides[3][3];  /* of their f32 scales, which are not negative, over (batch, head, block of 128 tokens); 0 where shared */
+    int32_t scale_strides[3][3];  /* of their f32 scales, which are finite and not negative, over (batch, head, block of 128 tokens); 0 where shared */
 } ws_attention_problem;
 
 /* Addresses in the device's memory; tensors on 16 bytes. */
@@ -66,6 +66,9 @@ int ws_attention_workspace(const void *plan, uint64_t *scratch_bytes, uint32_t *
 
 /* One launch on the stream. */
 int ws_attention_launch(const void *plan, const ws_attention_pointers *pointers, void *stream);
+
+/* Whether scales in the host's memory are finite and not negative; calls do not look at those on the device. */
+int ws_attention_check_scales(const float *scales, uint64_t count);
 
 /* Gives a plan back; its kernel stays loaded. */
 void ws_attention_free(void *plan);

@@ -6,7 +6,8 @@
 use crate::driver::{Device, RawStream};
 use crate::error::Error;
 use crate::plan::{DevicePtr, LoadedPlan, Plan, Pointers};
-use crate::problem::{Mask, Output, Problem, ScaleStrides, Strides};
+use crate::error::ProblemError;
+use crate::problem::{Mask, Output, Problem, ScaleStrides, Strides, check_scales};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -31,7 +32,7 @@ pub struct CProblem {
     softmax_scale: f32,
     /// of q, k and v over (batch, head, token), in elements, multiples of 16
     strides: [[i64; 3]; 3],
-    /// of their f32 scales, which are not negative, over (batch, head, block of 128 tokens); 0 where shared
+    /// of their f32 scales, which are finite and not negative, over (batch, head, block of 128 tokens); 0 where shared
     scale_strides: [[i32; 3]; 3],
 }
 
@@ -81,10 +82,10 @@ fn null(name: &'static str) -> c_int {
 }
 
 impl CProblem {
-    fn problem(&self) -> Problem {
+    fn problem(&self) -> Result<Problem, ProblemError> {
         let strides = |[batch, head, token]: [i64; 3]| Strides { batch, head, token };
         let scales = |[batch, head, block]: [i32; 3]| ScaleStrides { batch, head, block };
-        Problem {
+        Ok(Problem {
             batch: self.batch,
             heads_q: self.heads_q,
             heads_kv: self.heads_kv,
@@ -93,14 +94,15 @@ impl CProblem {
             head_dim: self.head_dim,
             mask: if self.causal != 0 { Mask::Causal } else { Mask::Full },
             output: match self.out_format {
+                0 => Output::Bf16,
                 1 => Output::F16,
                 2 => Output::E4m3 { scale: self.out_scale },
-                _ => Output::Bf16,
+                other => return Err(ProblemError::OutFormat(other)),
             },
             softmax_scale: (self.softmax_scale != 0.0).then_some(self.softmax_scale),
             strides: self.strides.map(strides),
             scales: self.scale_strides.map(scales),
-        }
+        })
     }
 }
 
@@ -145,7 +147,10 @@ pub unsafe extern "C" fn ws_attention_plan(problem: *const CProblem, into: *mut 
         return null(if problem.is_null() { "problem" } else { "into" });
     }
     // SAFETY: see the module.
-    let problem = unsafe { (*problem).problem() };
+    let problem = match unsafe { (*problem).problem() } {
+        Ok(problem) => problem,
+        Err(error) => return say(&error.into()),
+    };
     // Wrong arguments are told from a missing device.
     let device = problem.check().map_err(Error::from).and_then(|()| Device::current());
     let made = device.and_then(|device| Plan::new(&problem, &device)).and_then(|plan| plan.load());
@@ -208,6 +213,24 @@ pub unsafe extern "C" fn ws_attention_launch(
     }
 }
 
+/// Whether scales in the host's memory are finite and not negative; calls do not look at those on the device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_check_scales(scales: *const f32, count: u64) -> c_int {
+    if scales.is_null() && count != 0 {
+        return null("scales");
+    }
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    if count > isize::MAX as usize / size_of::<f32>() {
+        return say(&Error::Pointer { name: "scales", why: "more than an address space holds" });
+    }
+    // SAFETY: see the module; as many as the caller says.
+    let scales = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(scales, count) } };
+    match check_scales("scales", scales) {
+        Ok(()) => OK,
+        Err(error) => say(&error.into()),
+    }
+}
+
 /// Gives a plan back; its kernel stays loaded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_attention_free(plan: *mut c_void) {
@@ -221,4 +244,43 @@ pub unsafe extern "C" fn ws_attention_free(plan: *mut c_void) {
 #[unsafe(no_mangle)]
 pub extern "C" fn ws_attention_message() -> *const c_char {
     MESSAGE.with(|m| m.borrow().as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said() -> String {
+        MESSAGE.with(|m| m.borrow().to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn wrong_arguments_are_told_before_any_device_is_asked() {
+        let mut problem = std::mem::MaybeUninit::<CProblem>::uninit();
+        let mut plan = std::ptr::null_mut();
+        // SAFETY: both are written before they are read.
+        let mut problem = unsafe {
+            assert_eq!(ws_attention_dense(1, 8, 8, 512, 512, 64, problem.as_mut_ptr()), OK);
+            problem.assume_init()
+        };
+        problem.out_format = 3;
+        // SAFETY: pointers to what lives in this function.
+        assert_eq!(unsafe { ws_attention_plan(&problem, &mut plan) }, WRONG_ARGUMENT);
+        assert!(said().contains("out_format must be 0 (bf16), 1 (f16) or 2 (e4m3), not 3"), "{}", said());
+        assert!(plan.is_null());
+    }
+
+    #[test]
+    fn scales_on_the_host_are_looked_at() {
+        let scales = [1.0, 0.0, -2.0];
+        // SAFETY: as many as there are; none are read where there is no pointer.
+        unsafe {
+            assert_eq!(ws_attention_check_scales(scales.as_ptr(), 2), OK);
+            assert_eq!(ws_attention_check_scales(std::ptr::null(), 0), OK);
+            assert_eq!(ws_attention_check_scales(scales.as_ptr(), 3), WRONG_ARGUMENT);
+            assert!(said().contains("scales[2] is -2"), "{}", said());
+            assert_eq!(ws_attention_check_scales(scales.as_ptr(), u64::MAX), WRONG_ARGUMENT);
+            assert_eq!(ws_attention_check_scales(std::ptr::null(), 1), WRONG_ARGUMENT);
+        }
+    }
 }

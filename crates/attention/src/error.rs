@@ -45,4 +45,8 @@ pub enum ProblemError {
     SoftmaxScale,
     #[error("out_scale must be positive and finite")]
     OutScale,
+    #[error("out_format must be 0 (bf16), 1 (f16) or 2 (e4m3), not {0}")]
+    OutFormat(u32),
+    #[error("{name}[{at}] is {value}: scales must be finite and not negative")]
+    Scale { name: &'static str, at: usize, value: String },
 }

@@ -41,4 +41,4 @@ pub use heuristic::Choice;
 pub use instance::{Instance, instances, portable_instances};
 pub use params::Params;
 pub use plan::{DevicePtr, LoadedPlan, Plan, Pointers, Workspace};
-pub use problem::{Mask, Output, Problem, ScaleStrides, Strides};
+pub use problem::{Mask, Output, Problem, ScaleStrides, Strides, check_scales};

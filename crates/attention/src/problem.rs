@@ -65,8 +65,19 @@ pub struct Problem {
     pub softmax_scale: Option<f32>,
     /// Of q, k and v.
     pub strides: [Strides; 3],
-    /// Of q's, k's and v's scales, which are zero or positive: a negative one gives meaningless values in its head.
+    /// Of q's, k's and v's scales, which are zero or positive, and finite: a negative one gives meaningless values in its head, and harms
+    /// nothing else. They lie on the device, so no call looks at them; who has them on the host asks [`check_scales`].
     pub scales: [ScaleStrides; 3],
+}
+
+/// Whether scales, here on the host, are what the kernels take: finite and not negative. `name` is for the message.
+///
+/// Errors: [`ProblemError::Scale`], the first that is not.
+pub fn check_scales(name: &'static str, scales: &[f32]) -> Result<(), ProblemError> {
+    match scales.iter().position(|s| !(*s >= 0.0 && s.is_finite())) {
+        Some(at) => Err(ProblemError::Scale { name, at, value: scales[at].to_string() }),
+        None => Ok(()),
+    }
 }
 
 impl Problem {

@@ -1,6 +1,7 @@
 //! The heuristic gives what its Python version gives: `choices.tsv` is written by `python/tests/choices.py`, whose own test keeps it fresh.
 
 use warpsmith_attention::heuristic::{Shape, choose};
+use std::collections::BTreeSet;
 use warpsmith_attention::{Mask, instances};
 
 #[test]
@@ -38,12 +39,43 @@ fn rows_of_the_table() {
 
 #[test]
 fn every_choice_is_in_the_list_of_instances() {
-    let names: std::collections::BTreeSet<String> = instances().iter().map(|i| i.name()).collect();
+    let names: BTreeSet<String> = instances().iter().map(|i| i.name()).collect();
     for line in include_str!("choices.tsv").lines().filter(|l| !l.starts_with('#')) {
         let name = line.split_once('\t').unwrap().1.split(' ').next().unwrap();
         for kind in 0..3 {
             let name = format!("{name}_out{kind}");
             assert!(names.contains(&name), "{name}");
         }
+    }
+}
+
+/// The list is made from a grid of shapes; whatever else is asked, on cards with fewer SMs too, runs on an instance of it.
+#[test]
+fn the_list_of_instances_holds_what_any_shape_gets() {
+    let listed: BTreeSet<_> = instances().into_iter().collect();
+    let mut state = 1u64;
+    let mut below = |n: u32| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        ((state >> 33) % u64::from(n)) as u32
+    };
+    let mut pick = |of: &[u32]| of[below(of.len() as u32) as usize];
+    let length = |pick: &mut dyn FnMut(&[u32]) -> u32| {
+        let power = pick(&[0, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 17]);
+        ((1 << power) + pick(&[0, 1, 3, 17, 40, 100])).saturating_sub(pick(&[0, 1, 2, 9])).max(1)
+    };
+    for _ in 0..20_000 {
+        let shape = Shape {
+            batch: pick(&[1, 2, 3, 7, 16, 64, 500]),
+            heads_kv: pick(&[1, 2, 3, 5, 8, 32]),
+            group: pick(&[1, 1, 2, 3, 4, 5, 8, 16, 64]),
+            seqlen_q: length(&mut pick),
+            seqlen_k: length(&mut pick),
+            head_dim: pick(&[64, 128, 256]),
+            mask: if pick(&[0, 1]) == 1 { Mask::Causal } else { Mask::Full },
+            plain: pick(&[0, 1, 1]) == 1,
+        };
+        let sms = pick(&[132, 114, 78, 66, 144]);
+        let instance = choose(&shape, sms).instance.with_output(pick(&[0, 1, 2]));
+        assert!(listed.contains(&instance), "{shape:?} on {sms} SMs wants {}", instance.name());
     }
 }

@@ -1,6 +1,8 @@
 //! What callers meet without a device: checks of problems and pointers, and the C header's freshness.
 
-use warpsmith_attention::{Device, Error, Mask, Output, Params, Plan, Problem, ProblemError, portable_instances};
+use warpsmith_attention::{
+    Device, Error, Mask, Output, Params, Plan, Problem, ProblemError, check_scales, portable_instances,
+};
 
 const HOPPER: Device = Device { sms: 132, major: 9, minor: 0 };
 
@@ -35,6 +37,18 @@ fn wrong_problems_are_refused_before_anything_else() {
     }
     let old = Device { sms: 40, major: 7, minor: 5 };
     assert_eq!(Plan::new(&good, &old).unwrap_err(), Error::Device { major: 7, minor: 5 });
+}
+
+#[test]
+fn scales_on_the_host_are_finite_and_not_negative() {
+    assert_eq!(check_scales("k_scale", &[0.0, -0.0, 1e-30, f32::MAX]), Ok(()));
+    for (at, bad) in [(0, -1.0), (2, f32::NAN), (1, f32::INFINITY), (2, -f32::MIN_POSITIVE)] {
+        let mut scales = [0.5; 3];
+        scales[at] = bad;
+        let error = check_scales("k_scale", &scales).unwrap_err();
+        assert_eq!(error, ProblemError::Scale { name: "k_scale", at, value: bad.to_string() });
+        assert!(error.to_string().contains(&format!("k_scale[{at}]")), "{error}");
+    }
 }
 
 #[test]
@@ -136,6 +150,7 @@ fn a_c_compiler_takes_the_header() {
         SAME(strides, offsetof(ws_attention_problem, strides) == 40);\n\
         SAME(scales, offsetof(ws_attention_problem, scale_strides) == 112);\n\
         SAME(pointers, sizeof(ws_attention_pointers) == 80);\n\
+        int scales(const float *s) { return ws_attention_check_scales(s, 3); }\n\
         int use(ws_attention_problem *p) { return ws_attention_dense(1, 8, 8, 512, 512, 64, p); }\n";
     if let Some(said) = cc(program, &["-c"]) {
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));

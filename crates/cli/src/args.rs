@@ -235,7 +235,7 @@ pub struct CheckArgs {
     /// Masks: none, causal; both where the kernel takes `causal`
     #[arg(long, value_delimiter = ',')]
     pub mask: Vec<String>,
-    /// Where tokens lie, for tasks that have more than one: dense, tokens, lengths, paged, ragged; all that the kernel takes if not given
+    /// Where tokens lie, for tasks that have more than one: dense, tokens, lengths, paged, ragged, packed, wide; all that the kernel takes if not given
     #[arg(long, value_delimiter = ',')]
     pub layout: Vec<String>,
     /// Formats of the output, for tasks that have more than one: bf16, f16, e4m3; the kernel's first if not given

@@ -80,7 +80,7 @@ fn attend(config: &str, more: &[&str]) -> (i32, BTreeSet<String>, Value) {
 #[test]
 fn fp8_attention_is_judged_in_every_layout_mask_scale_and_format() {
     let rows: [(&str, &[&str], usize); 5] = [
-        ("five layouts, two masks", &["--shapes", "tiny"], 10),
+        ("six layouts, two masks", &["--shapes", "tiny"], 12),
         (
             "formats of outputs",
             &["--shapes", "1x2x1x9x40x64", "--layout", "dense,ragged", "--out-format", "f16,e4m3"],
@@ -102,13 +102,13 @@ fn fp8_attention_is_judged_in_every_layout_mask_scale_and_format() {
                 "--shapes",
                 "3x2x1x6x40x64",
                 "--layout",
-                "tokens,paged",
+                "tokens,paged,packed",
                 "--mask",
                 "causal",
                 "--dist",
                 "normal,shifted,peaked,outliers,equal,constant,zeros",
             ],
-            14,
+            21,
         ),
     ];
     for (what, args, workloads) in rows {
@@ -156,9 +156,30 @@ fn the_kernel_that_ships_for_other_cards_is_right_on_their_arithmetic() {
     }
 }
 
+/// Packing: codes, scales and means of keys and values by definition; attention over what was packed; and both, one after the other.
+#[test]
+fn packing_that_ships_is_right_alone_and_with_attention_behind_it() {
+    let rows: [(&str, &[&str], usize); 6] = [
+        ("gate_any_pack.cu", &["--scales", "block,head,tensor"], 6),
+        ("gate_any_pack.cu", &["--shapes", "ragged", "--format", "f16,f32", "--dist", "normal,outliers,zeros"], 6),
+        ("gate_any_pack.cu", &["--shapes", "1x2x128x64,1x1x129x256", "--dist", "shifted"], 2),
+        ("gate_any_portable_packed.cu", &["--shapes", "tiny", "--scales", "head,block", "--dist", "needles,shifted"], 8),
+        ("gate_any_pack_attend.cu", &["--shapes", "tiny", "--scales", "head,tensor,block", "--dist", "shifted"], 6),
+        ("gate_any_pack_attend.cu", &["--shapes", "1x4x2x9x300x64", "--scales", "block", "--dist", "needles,outliers"], 4),
+    ];
+    for (file, more, workloads) in rows {
+        let path = root().join("kernels/attention/hopper").join(file);
+        let args = [&["check", path.to_str().unwrap(), "--backend", "cpu", "--target", "sm_89"][..], more].concat();
+        let (code, document) = Place::new().json(&args);
+        let results = document["results"].as_array().unwrap_or_else(|| panic!("{file}: {document}"));
+        let bad = results.iter().find(|r| r["verdict"] != "passed").map(|r| &r["finding"]);
+        assert_eq!((code, bad, results.len()), (0, None, workloads), "{file} {more:?}");
+    }
+}
+
 #[test]
 fn each_mistake_of_an_attention_kernel_is_found_where_it_can_be_seen() {
-    let rows: [(&str, &[&str], &str); 17] = [
+    let rows: [(&str, &[&str], &str); 23] = [
         ("group_index", &["--layout", "dense"], "out"),
         ("top_left", &["--layout", "dense", "--mask", "causal"], "out"),
         ("lse_log2", &["--layout", "dense"], "lse"),
@@ -180,6 +201,12 @@ fn each_mistake_of_an_attention_kernel_is_found_where_it_can_be_seen() {
         ("keys_of_queries", &["--layout", "ragged"], "out"),
         ("scale_of_query_head", &["--layout", "dense"], "out"),
         ("dense_strides", &["--layout", "tokens"], "out"),
+        ("mean_forgotten", &["--layout", "packed", "--dist", "shifted"], "out"),
+        ("mean_of_query_head", &["--layout", "packed", "--dist", "shifted"], "out"),
+        ("mean_scaled", &["--layout", "packed", "--dist", "shifted"], "out"),
+        ("mean_before_division", &["--layout", "packed", "--dist", "shifted"], "out"),
+        ("mean_in_blind_rows", &["--shapes", "1x2x1x40x24x64", "--layout", "packed", "--mask", "causal"], "out"),
+        ("lse_without_mean", &["--layout", "packed", "--dist", "shifted"], "lse"),
     ];
     let text = fs::read_to_string(root().join("tests/candidates/attention/attend.cu")).unwrap();
     assert_eq!(text.matches("[[config]]").count(), rows.len() + 1, "each mistake of the file has a row");

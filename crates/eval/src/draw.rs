@@ -71,6 +71,17 @@ impl Source {
         }
     }
 
+    /// Normal numbers (heads ..., tokens, channels), every channel of every head with an offset of its own.
+    pub fn channels(&self, name: &str, shape: &[u64]) -> Vec<f32> {
+        let [heads @ .., tokens, channels] = shape else { return self.normal(name, shape.iter().product::<u64>() as usize) };
+        let (heads, width) = (heads.iter().product::<u64>() as usize, *channels as usize);
+        let head = (*tokens as usize * width).max(1);
+        let shift = normal(self.stream(name, Purpose::Shift), heads * width);
+        let mut x = self.normal(name, heads * head);
+        x.iter_mut().enumerate().for_each(|(i, x)| *x += 4.0 * shift[i / head * width + i % width]);
+        x
+    }
+
     fn constant(&self, name: &str) -> f32 {
         // Away from zero, either sign.
         let x = unit(self.stream(name, Purpose::Constant).at(0)[0]) as f32;

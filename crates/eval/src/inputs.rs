@@ -10,8 +10,8 @@ use crate::places::{Places, Totals};
 use crate::quantise::{Quantised, quantise};
 use crate::values::{OutputSpec, Tensor, decode, encode};
 use warpsmith_spec::formula::Number;
-use warpsmith_spec::task::{ElementType, Role, Task};
-use warpsmith_spec::words::{DType, Layout, ScaleLayout};
+use warpsmith_spec::task::{ElementType, Reference, Role, Task};
+use warpsmith_spec::words::{DType, Distribution, Layout, ScaleLayout};
 use warpsmith_spec::workload::Workload;
 
 /// All that a kernel is given and asked for, with the numbers behind it.
@@ -27,7 +27,14 @@ pub struct Inputs {
 #[derive(Debug, Clone)]
 pub enum Numbers {
     /// The built-in attention: from the codes, and from what was drawn.
-    Attention { quantised: Box<Problem>, unquantised: Box<Problem>, needles: Vec<Vec<Needle>>, places: Box<Places> },
+    Attention {
+        quantised: Box<Problem>,
+        unquantised: Box<Problem>,
+        /// Where candidates pack k and v themselves: what an honest one makes of them.
+        packed: Option<Box<Problem>>,
+        needles: Vec<Vec<Needle>>,
+        places: Box<Places>,
+    },
     /// Any other task: each input exactly decoded, and unquantised where that differs.
     Tensors { quantised: Vec<Tensor>, unquantised: Option<Vec<Tensor>> },
 }
@@ -49,11 +56,13 @@ pub fn inputs(task: &Task, workload: &Workload, secret: u64) -> Result<Inputs, E
         ));
     }
     match &task.reference {
-        warpsmith_spec::task::Reference::Builtin(name) if name == "attention" => maker.attention(),
-        warpsmith_spec::task::Reference::Builtin(name) => {
-            Err(EvalError::task(&task.file, format!("there is no built-in reference `{name}`; there is `attention`")))
-        }
-        warpsmith_spec::task::Reference::Script { .. } => maker.tensors(),
+        Reference::Builtin(name) if name == "attention" => maker.attention(),
+        Reference::Builtin(name) if name == "pack" => maker.tensors(),
+        Reference::Builtin(name) => Err(EvalError::task(
+            &task.file,
+            format!("there is no built-in reference `{name}`; there are `attention` and `pack`"),
+        )),
+        Reference::Script { .. } => maker.tensors(),
     }
 }
 
@@ -138,13 +147,22 @@ impl Maker<'_> {
         let mut tensors = Vec::new();
         let mut scale_tensors = Vec::new();
         let mut operands = Vec::new();
+        // What the kernel of layout `wide` computes from instead, once it has packed k and v.
+        let mut packed = Vec::new();
+        let layout = self.workload.variant.layout;
         for (name, values) in [("q", &drawn.q), ("k", &drawn.k), ("v", &drawn.v)] {
             let tokens = if name == "q" { [g.heads, g.seqlen] } else { [g.heads_k, g.seqlen_k] };
             let logical = vec![tokens[0] as u64, tokens[1] as u64, g.head_dim as u64];
+            let wide = match layout {
+                Layout::Wide if name != "q" => Some(self.wide(tensor(&format!("{name}_wide"))?, values)?),
+                _ => None,
+            };
+            let values = wide.as_ref().map_or(values, |(_, values)| values);
+            let centred = (name != "q" && matches!(layout, Layout::Packed | Layout::Wide))
+                .then(|| crate::pack::centre(values, g.seqlen_k, g.head_dim));
+            let (values, means) = centred.as_ref().map_or((values, &[][..]), |(values, means)| (values, means));
             let (mut codes, scales, q) = self.codes(tensor(name)?, logical, values)?;
-            codes.shape = self.shape(tensor(name)?)?;
-            codes.bytes = places.place(codes.dtype, &codes.bytes, &codes.shape, name != "q");
-            let layout = match (&scales, self.workload.scales) {
+            let scales_of = match (&scales, self.workload.scales) {
                 (None, _) | (_, ScaleLayout::None) => Scales::One,
                 (_, ScaleLayout::Tensor) => Scales::Tensor(q.scales[0]),
                 (_, ScaleLayout::Head) => Scales::Head(q.scales.clone()),
@@ -154,13 +172,28 @@ impl Maker<'_> {
                     tokens: self.task.quantiser.block_tokens as usize,
                 },
             };
-            operands.push(Operand { values: q.values, scales: layout });
+            let operand = Operand { values: q.values, scales: scales_of, means: means.to_vec() };
+            packed.push(operand.clone());
+            if let Some((tensor, values)) = wide {
+                operands.push(Operand { values, scales: Scales::One, means: Vec::new() });
+                tensors.push(tensor);
+                continue;
+            }
+            operands.push(operand);
+            if !means.is_empty() {
+                let input = tensor(&format!("{name}_mean"))?;
+                let (shape, dtype) = (self.shape(input)?, self.dtype(input.element));
+                tensors.push(Tensor { name: input.name.clone(), dtype, shape, bytes: encode(dtype, means) });
+            }
+            codes.shape = self.shape(tensor(name)?)?;
+            codes.bytes = places.place(codes.dtype, &codes.bytes, &codes.shape, name != "q");
             tensors.push(codes);
             scale_tensors.extend(scales);
         }
         tensors.extend(scale_tensors);
         let told = self.task.inputs().filter(|t| self.task.has_tensor(t, self.workload));
-        for input in told.filter(|t| !["q", "k", "v"].contains(&t.name.as_str())) {
+        let made: Vec<String> = tensors.iter().map(|t| t.name.clone()).collect();
+        for input in told.filter(|t| !made.contains(&t.name)) {
             let shape = self.shape(input)?;
             let found = places.tensor(&input.name, &shape);
             let found = found.filter(|t| t.bytes.len() as u64 == 4 * shape.iter().product::<u64>());
@@ -180,18 +213,35 @@ impl Maker<'_> {
         };
         let quantised = problem(operands)?;
         let unquantised = problem(
-            [drawn.q, drawn.k, drawn.v].into_iter().map(|values| Operand { values, scales: Scales::One }).collect(),
+            [drawn.q, drawn.k, drawn.v]
+                .into_iter()
+                .map(|values| Operand { values, scales: Scales::One, means: Vec::new() })
+                .collect(),
         )?;
+        let packed = if layout == Layout::Wide { Some(Box::new(problem(packed)?)) } else { None };
         Ok(Inputs {
             tensors,
             outputs: self.outputs()?,
             numbers: Numbers::Attention {
                 quantised: Box::new(quantised),
                 unquantised: Box::new(unquantised),
+                packed,
                 needles: drawn.needles,
                 places: Box::new(places),
             },
         })
+    }
+
+    /// An input that is not quantised, and the numbers that its elements hold.
+    fn wide(
+        &self,
+        input: &warpsmith_spec::task::Tensor,
+        drawn: &[f32],
+    ) -> Result<(Tensor, Vec<f32>), EvalError> {
+        let (shape, dtype) = (self.shape(input)?, self.dtype(input.element));
+        let bytes = encode(dtype, drawn);
+        let values = decode(dtype, &bytes).iter().map(|x| *x as f32).collect();
+        Ok((Tensor { name: input.name.clone(), dtype, shape, bytes }, values))
     }
 
     /// Sizes of the problem, and how many sequences there are: by the symbols B, Hq, Hkv, Sq, Sk and D, or of q's shape, which all
@@ -259,7 +309,11 @@ impl Maker<'_> {
             let shape = self.shape(input)?;
             let n = shape.iter().product::<u64>() as usize;
             let dtype = self.dtype(input.element);
-            let mut drawn = self.source.tensor(self.workload.distribution, &input.name, n);
+            let mut drawn = match (&self.task.reference, self.workload.distribution) {
+                // An offset of each channel is what packing is about.
+                (Reference::Builtin(_), Distribution::Shifted) => self.source.channels(&input.name, &shape),
+                (_, distribution) => self.source.tensor(distribution, &input.name, n),
+            };
             if !dtype.is_float() && self.task.scales_of(&input.name).is_none() {
                 // Whole numbers of a few digits, not negative where the type has no sign.
                 let signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);

@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod npy;
 pub mod oracle;
 pub mod oracles;
+pub mod pack;
 pub mod passes;
 pub mod pipeline;
 pub mod places;

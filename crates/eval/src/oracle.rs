@@ -8,6 +8,7 @@ use crate::attention::{Accumulation, Problem, RowSet, Style, attention_lse, hone
 use crate::error::EvalError;
 use crate::inputs::{Inputs, Numbers, inputs};
 use crate::metrics::{Relative, end_to_end_limit, logarithmic, relative};
+use crate::pack;
 use crate::places::Places;
 use crate::reference::{self, Question};
 use crate::rows;
@@ -110,7 +111,7 @@ impl Oracle {
         let inputs = inputs(task, workload, secrets.inputs)?;
         let mut judged = RowSet { heads: Vec::new(), all: 0 };
         let outputs = match (&inputs.numbers, &task.reference) {
-            (Numbers::Attention { quantised, unquantised, needles, places }, _) => {
+            (Numbers::Attention { quantised, unquantised, needles, places, .. }, _) => {
                 let (g, sight) = (quantised.geometry, &quantised.sight);
                 judged = rows::judged_of(g, sight, needles, rows::ORACLE_WORK, secrets.rows);
                 let unit = out_scale(task, workload)?;
@@ -118,6 +119,9 @@ impl Oracle {
             }
             (Numbers::Tensors { .. }, Reference::Script { source, .. }) => {
                 script_outputs(task, workload, &inputs, source)?
+            }
+            (Numbers::Tensors { .. }, Reference::Builtin(name)) if name == "pack" => {
+                pack::outputs(task, workload, &inputs)?
             }
             (Numbers::Tensors { .. }, Reference::Builtin(name)) => {
                 return Err(EvalError::task(&task.file, format!("there is no built-in reference `{name}`")));
@@ -200,7 +204,7 @@ impl Oracle {
     }
 
     fn base(&self, expected: &Expected, precision: Precision, accumulation: Accumulation) -> Relative {
-        let Numbers::Attention { quantised, .. } = &self.inputs.numbers else {
+        let Numbers::Attention { quantised, packed, .. } = &self.inputs.numbers else {
             return Relative { frobenius: 0.0, worst_row: 0.0 };
         };
         let key = (precision, accumulation);
@@ -211,7 +215,7 @@ impl Oracle {
                 Precision::F16 => Style { accumulation, ..Style::f16() },
                 Precision::E4m3 => Style::fp8(accumulation, self.smallest_exponent()),
             };
-            let (out, lse) = honest_lse(quantised, &self.judged, &style);
+            let (out, lse) = honest_lse(packed.as_ref().unwrap_or(quantised), &self.judged, &style);
             self.outputs
                 .iter()
                 .map(|e| {

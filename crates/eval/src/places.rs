@@ -46,7 +46,7 @@ impl Places {
             pages: Vec::new(),
         };
         match layout {
-            Layout::Dense | Layout::Tokens => {}
+            Layout::Dense | Layout::Tokens | Layout::Packed | Layout::Wide => {}
             Layout::Lengths | Layout::Paged => {
                 let lengths = source.cache_lengths(batch, g.seqlen_k);
                 places.lengths = lengths.into_iter().map(|k| Length { q: g.seqlen, k }).collect();
@@ -83,7 +83,9 @@ impl Places {
         let heads = self.g.heads / self.batch;
         let (b, h) = (head / heads, head % heads);
         match self.layout {
-            Layout::Dense | Layout::Lengths | Layout::Paged => Some(head * self.g.seqlen + row),
+            Layout::Dense | Layout::Packed | Layout::Wide | Layout::Lengths | Layout::Paged => {
+                Some(head * self.g.seqlen + row)
+            }
             Layout::Tokens => Some((b * self.g.seqlen + row) * heads + h),
             Layout::Ragged => (row < self.lengths[b].q).then(|| (self.starts[0][b] + row) * heads + h),
         }
@@ -98,7 +100,7 @@ impl Places {
             return None;
         }
         Some(match self.layout {
-            Layout::Dense => head * self.g.seqlen_k + token,
+            Layout::Dense | Layout::Packed | Layout::Wide => head * self.g.seqlen_k + token,
             Layout::Tokens | Layout::Lengths => (b * self.g.seqlen_k + token) * heads + h,
             Layout::Paged => {
                 let page = self.pages[b * self.g.seqlen_k.div_ceil(self.page_size) + token / self.page_size];

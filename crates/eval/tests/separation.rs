@@ -83,6 +83,7 @@ fn quantised(x: &[f32]) -> Operand {
     Operand {
         values: x.iter().map(|x| e4m3::to_f32(e4m3::from_f32(x / scale))).collect(),
         scales: Scales::Tensor(scale),
+        means: Vec::new(),
     }
 }
 

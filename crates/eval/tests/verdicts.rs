@@ -97,7 +97,8 @@ fn problem(job: &Job, change: impl Fn(Problem) -> Problem) -> Problem {
         let t = job.inputs.iter().find(|t| t.name == name).expect("an input");
         decode(t.dtype, &t.bytes).iter().map(|x| *x as f32).collect()
     };
-    let operand = |name: &str| Operand { values: values(name), scales: Scales::Head(values(&format!("{name}_scale"))) };
+    let scales = |name: &str| Scales::Head(values(&format!("{name}_scale")));
+    let operand = |name: &str| Operand { values: values(name), scales: scales(name), means: Vec::new() };
     let geometry = geometry(job);
     let softmax_scale = 1.0 / (geometry.head_dim as f32).sqrt();
     change(Problem {

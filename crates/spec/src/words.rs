@@ -136,6 +136,10 @@ words! {
         Paged = "paged",
         /// Sequences one behind another.
         Ragged = "ragged",
+        /// Dense, keys and values quantised once: each channel's mean over the keys was taken out before.
+        Packed = "packed",
+        /// Dense, keys and values not quantised yet: the candidate packs them itself.
+        Wide = "wide",
     }
 }
 
@@ -154,6 +158,8 @@ impl Layout {
             Layout::Lengths => ("WS_LENGTHS", 3),
             Layout::Paged => ("WS_PAGED", 4),
             Layout::Ragged => ("WS_RAGGED", 5),
+            Layout::Packed => ("WS_PACKED", 6),
+            Layout::Wide => ("WS_WIDE", 7),
         }
     }
 }

@@ -62,7 +62,7 @@ fn tensors_and_scalars_follow_the_layout() {
     let task = tasks.get("fp8_attention").unwrap();
     let symbols = task.symbols_of(&task.shape("2x4x2x24x72x64").unwrap().sizes);
     let size = |name: &str, layout: Layout| {
-        let axes = task::Axes { layout, scales: ScaleLayout::Head, out: Some(DType::Bf16) };
+        let axes = task::Axes { layout, scales: ScaleLayout::Head, out: Some(DType::Bf16), format: None };
         task.tensor_sizes(task.tensor(name).unwrap(), &symbols, axes).ok()
     };
     assert_eq!(size("k", Layout::Dense), Some(vec![2, 2, 72, 64]));
@@ -71,6 +71,12 @@ fn tensors_and_scalars_follow_the_layout() {
     assert_eq!(size("out", Layout::Ragged), Some(vec![36, 4, 64]));
     assert_eq!(size("page_table", Layout::Paged), Some(vec![2, 2]));
     assert_eq!(size("page_table", Layout::Dense), None);
+    assert_eq!((size("k_mean", Layout::Packed), size("k_mean", Layout::Dense)), (Some(vec![2, 2, 64]), None));
+    // Where a candidate packs k itself there are no codes of it, and no scales of codes.
+    let axes = task::Axes { layout: Layout::Wide, scales: ScaleLayout::Head, out: Some(DType::Bf16), format: None };
+    let there = |name: &str| task.has_tensor(task.tensor(name).unwrap(), axes);
+    let found = ["q", "q_scale", "k_wide", "k", "k_scale", "k_mean"].map(there);
+    assert_eq!(found, [true, true, true, false, false, false]);
     assert!(task.shape("1x4x2x8x8x64").is_ok() && task.shape("1x8x64").is_err());
 }
 

@@ -116,8 +116,13 @@ pub fn wheel(root: &Path, arguments: &[&str]) -> Result<(), String> {
         Ok(status) if status.success() => {}
         _ => println!("strip is not there: the wheel keeps the program's symbols"),
     }
-    fs::copy(root.join("python/README.md"), folder.join("../README.md"))
-        .map_err(|e| format!("python/README.md: {e}"))?;
+    for (from, to) in [
+        ("python/README.md", "README.md"),
+        ("LICENSE-MIT", "LICENSE-MIT"),
+        ("LICENSE-APACHE", "LICENSE-APACHE"),
+    ] {
+        fs::copy(root.join(from), folder.join("..").join(to)).map_err(|e| format!("{from}: {e}"))?;
+    }
     let mut build = vec!["build", "--release", "--strip", "-m", "crates/attention-python/Cargo.toml"];
     build.extend(arguments);
     run("maturin", &build)
@@ -134,7 +139,10 @@ fn copy_package(root: &Path, to: &Path) -> Result<(), String> {
         fs::create_dir_all(&into).map_err(|e| e.to_string())?;
         let entries = fs::read_dir(root.join(from)).map_err(|e| format!("{from}: {e}"))?;
         for path in entries.flatten().map(|e| e.path()) {
+            // Gates are for judging, from a checkout.
+            let judge = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("gate_"));
             let wanted = path.extension().is_some_and(|e| ["py", "pyi", "typed", "cu", "cuh"].iter().any(|w| e == *w));
+            let wanted = wanted && !judge;
             if let (true, Some(name)) = (wanted, path.file_name()) {
                 fs::copy(&path, into.join(name)).map_err(|e| format!("{}: {e}", path.display()))?;
             }

@@ -145,7 +145,16 @@ fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBu
         let candidate = Candidate::parse(&name, &bytes, tasks).map_err(|e| e.to_string())?;
         Ok((candidate, Some(root.join(folder))))
     };
-    ["gate_any_portable.cu", "gate_any_portable_f16.cu"].into_iter().map(one).collect()
+    [
+        "gate_any_portable.cu",
+        "gate_any_portable_f16.cu",
+        "gate_any_portable_packed.cu",
+        "gate_any_pack.cu",
+        "gate_any_pack_attend.cu",
+    ]
+    .into_iter()
+    .map(one)
+    .collect()
 }
 
 /// `tests/candidates`: not in the binary, but judged by tests that have no toolkit.

@@ -40,6 +40,9 @@ struct Mutant {
     shape: Option<String>,
     mask: Option<String>,
     config: Option<String>,
+    /// Layout of the scales, and distribution of the inputs; without them the task's first.
+    scales: Option<String>,
+    dist: Option<String>,
     /// A note is enough.
     #[serde(default)]
     #[cfg_attr(not(test), allow(dead_code, reason = "the test reads it"))]
@@ -67,8 +70,9 @@ fn read_table(root: &Path) -> Result<Vec<Mutant>, String> {
 
 impl Mutant {
     /// What a file is judged under; its clean twin is judged once under each.
-    fn conditions(&self) -> [Option<String>; 4] {
-        [Some(self.file.clone()), self.shape.clone(), self.mask.clone(), self.config.clone()]
+    fn conditions(&self) -> [Option<String>; 6] {
+        let [shape, mask, config] = [&self.shape, &self.mask, &self.config].map(Clone::clone);
+        [Some(self.file.clone()), shape, mask, config, self.scales.clone(), self.dist.clone()]
     }
 
     fn shape(&self) -> String {
@@ -91,11 +95,35 @@ impl Mutant {
     }
 }
 
+/// A kernel's text, with that of the headers beside it in place of their `#include "..."`: an edit may be anywhere in it.
+fn source(root: &Path, file: &str) -> Result<String, String> {
+    let mut seen = BTreeSet::new();
+    inlined(&root.join(file), &mut seen)
+}
+
+fn inlined(path: &Path, seen: &mut BTreeSet<String>) -> Result<String, String> {
+    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let named = |line: &str| line.strip_prefix("#include \"")?.strip_suffix('"').map(str::to_string);
+    if !text.lines().any(|l| named(l).is_some()) && seen.is_empty() {
+        return Ok(text);
+    }
+    let mut whole = String::new();
+    for line in text.lines() {
+        match named(line) {
+            Some(name) if !seen.insert(name.clone()) => {}
+            Some(name) => whole += &inlined(&path.with_file_name(name), seen)?,
+            None if line == "#pragma once" => {}
+            None => whole = whole + line + "\n",
+        }
+    }
+    Ok(whole)
+}
+
 /// All mutants, and each of their files as it is under the same conditions.
 fn cases(root: &Path, tasks: &TaskSet) -> Result<Vec<Case>, String> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     for m in read_table(root)? {
-        let source = fs::read_to_string(root.join(&m.file)).map_err(|e| format!("{}: {e}", m.file))?;
+        let source = source(root, &m.file)?;
         let mutated = m.apply(&source)?;
         if seen.insert(m.conditions()) {
             found.push(case(tasks, &m, &source, None)?);
@@ -117,7 +145,13 @@ fn case(tasks: &TaskSet, m: &Mutant, source: &str, mutant: Option<Mutant>) -> Re
             candidate.settings(&asked).map_err(text)?.into_iter().next().ok_or("no setting")?
         }
     };
-    let asked = WorkloadRequest { shapes: vec![m.shape()], masks: vec![m.mask()], ..Default::default() };
+    let asked = WorkloadRequest {
+        shapes: vec![m.shape()],
+        masks: vec![m.mask()],
+        scales: m.scales.iter().map(|s| s.parse()).collect::<Result<_, _>>().map_err(text)?,
+        distributions: m.dist.iter().map(|d| d.parse()).collect::<Result<_, _>>().map_err(text)?,
+        ..Default::default()
+    };
     let workload = expand(task, &candidate, &asked).map_err(text)?.into_iter().next().ok_or("no workload")?;
     let subject = Subject {
         canonical: warpsmith_builtin::canonical_name(&m.file).to_string(),
@@ -239,6 +273,6 @@ mod tests {
             .collect();
         assert!(complaints.is_empty(), "{} of {}:\n{}", complaints.len(), cases.len(), complaints.join("\n"));
         let mutants = cases.iter().filter(|c| c.mutant.is_some()).count();
-        assert!(mutants >= 60, "{mutants} mutants");
+        assert!(mutants >= 110, "{mutants} mutants");
     }
 }

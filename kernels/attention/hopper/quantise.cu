@@ -7,6 +7,7 @@
 // for each 128 tokens of a head. Those of a block need one launch; the others first attention_amax, into words that were set to zero.
 // Assumes: D a multiple of 8, at most 256. Grid: (blocks of 128 tokens, B * H, tensors), 256 threads.
 // Rounding: to nearest even, of x times 1 / scale: a code next to a tie may be the other one of x / scale.
+// Judged on the PTX machine, for sm_89: gate_any_pack.cu, and with attention behind it gate_any_pack_attend.cu.
 // Measured: docs/ledger.md. Bound by memory: x is read twice (the second time mostly from the L2), codes written once.
 #include "params.cuh"
 
@@ -27,6 +28,14 @@ struct Quantises {
 };
 
 constexpr i32 kBlockTokens = 128, kThreads = 256;
+
+// Hopper places the next kernel early; older cards run one after another.
+WS_DEV void begin() {
+#if __CUDA_ARCH__ >= 900
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
+#endif
+}
 
 // Eight neighbours of a row, shifted.
 WS_DEV void load8(const Quantise& t, i64 at, const float* shift, float (&y)[8]) {
@@ -102,8 +111,7 @@ WS_DEV float block_amax(const Quantise& t, const Place& w, float* shared) {
 
 extern "C" __global__ void __launch_bounds__(kThreads) attention_amax(const __grid_constant__ Quantises all) {
     __shared__ float shared[kThreads / 32];
-    let_next_kernel_start();
-    wait_for_earlier_kernels();
+    begin();
     const Quantise& t = all.of[blockIdx.z];
     const Place w = place_of(t);
     if (w.tokens <= 0 || static_cast<i32>(blockIdx.y) >= t.heads) return;
@@ -114,8 +122,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_amax(const __gr
 
 extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise(const __grid_constant__ Quantises all) {
     __shared__ float shared[kThreads / 32];
-    let_next_kernel_start();
-    wait_for_earlier_kernels();
+    begin();
     const Quantise& t = all.of[blockIdx.z];
     const Place w = place_of(t);
     if (w.tokens <= 0 || static_cast<i32>(blockIdx.y) >= t.heads) return;

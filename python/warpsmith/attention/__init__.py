@@ -6,12 +6,13 @@
 
 `sdpa` has the signature of torch's scaled_dot_product_attention and quantises inside; `pack_kv` and `sdpa_fp8_packed` keep quantised keys and
 values; `sdpa_fp8_varlen` takes sequences one behind another, `decode_fp8` caches, paged or not. All run on the current stream, can be captured
-in CUDA graphs, and are `torch.ops.warpsmith.*` inside of torch.compile.
+in CUDA graphs, and are `torch.ops.warpsmith.*` inside of torch.compile. Within `checked()` values on the device are looked at too.
 """
 from ._call import sdpa_fp8
 from ._dropin import sdpa
 from ._pack import PackedKV, pack_kv, quantize_fp8, sdpa_fp8_packed
 from ._ragged import decode_fp8, sdpa_fp8_varlen
+from ._values import checked
 from . import _ops   # registers torch.ops.warpsmith
 
-__all__ = ["sdpa_fp8", "quantize_fp8", "pack_kv", "PackedKV", "sdpa_fp8_packed", "sdpa_fp8_varlen", "decode_fp8", "sdpa"]
+__all__ = ["sdpa_fp8", "quantize_fp8", "pack_kv", "PackedKV", "sdpa_fp8_packed", "sdpa_fp8_varlen", "decode_fp8", "sdpa", "checked"]

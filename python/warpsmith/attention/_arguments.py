@@ -7,9 +7,12 @@ import math
 
 import torch
 
+from . import _values
+
 E4M3 = torch.float8_e4m3fn
 OUT_KINDS = {torch.bfloat16: 0, torch.float16: 1, E4M3: 2}
 HEAD_DIMS = (64, 128, 256)
+_grad_enabled = torch.is_grad_enabled
 
 
 def as_tensor(name, x, dtype):
@@ -44,7 +47,24 @@ def codes(name, x, dims, device=None):
         raise ValueError(f"{name} must be on {'q' + chr(39) + 's' if device is not None else 'a'} CUDA device, not on {x.device}")
     if x.stride(-1) != 1 and x.shape[-1] > 1:
         raise ValueError(f"the last dimension of {name} must be contiguous, not of stride {x.stride(-1)}")
+    return without_gradient(name, x)
+
+
+def without_gradient(name, x):
+    """x, if nobody expects a gradient of it: there is no backward, and silence would train nothing."""
+    if x.requires_grad and torch.is_grad_enabled():
+        raise ValueError(f"{name} requires a gradient, and FP8 attention has none: call it under torch.no_grad(), or with {name}.detach()")
     return x
+
+
+def wants_gradient(q, k, v, q_scale, k_scale, v_scale):
+    """Whether any does. Every eager call asks, so it is plain. What is no tensor of torch's does not."""
+    if not _grad_enabled():
+        return False
+    try:
+        return q.requires_grad or k.requires_grad or v.requires_grad or q_scale.requires_grad or k_scale.requires_grad or v_scale.requires_grad
+    except AttributeError:
+        return False
 
 
 def head_dim(D):
@@ -70,7 +90,9 @@ def scale(name, s, device, shapes):
         raise ValueError(f"{name} must be on q's device, not on {s.device}")
     if not any(tuple(s.shape) == x for x in shapes):
         raise ValueError(f"{name} must have the shape {', '.join(map(str, shapes[:-1]))} or {shapes[-1]}, not {tuple(s.shape)}")
-    return s
+    if _values.looked_at:
+        _values.scales(name, s)
+    return without_gradient(name, s)
 
 
 def scale_shapes(B, H, S):

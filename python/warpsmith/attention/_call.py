@@ -9,7 +9,7 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _memory, _plan
+from . import _arguments, _memory, _plan, _values
 
 try:   # the wheel's own launcher: the same comparison and launch without Python between
     from .._native import Launcher
@@ -33,18 +33,21 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
 
     q (B, Hq, Sq, D), k and v (B, Hkv, Sk, D), float8_e4m3fn, D 64, 128 or 256, any strides with a contiguous last dimension; Hq is a
     multiple of Hkv. Scales are f32 of shape (), (B, H) or (B, H, ceil(S / 128)), H being Hq for q and Hkv for k and v;
-    zero or positive: they stay on the device and are not looked at here, and a negative one gives meaningless values in its head.
+    zero or positive, and finite: they stay on the device and are not looked at but within `checked()`; a negative one gives meaningless values
+    in its head, and harms nothing else.
     causal is aligned bottom-right: query i sees keys up to Sk - Sq + i. softmax_scale, positive, defaults to 1 / sqrt(D).
     Returns out (B, Hq, Sq, D) of out_dtype: bfloat16, float16, or float8_e4m3fn, which is round(o / out_scale). With return_lse also f32
     (B, Hq, Sq): the natural logarithm of the sum of exponentials. Rows that see no key are 0 and -inf. mode "fast" may round more than
-    "default"; today both do the same. No gradients: nothing that is returned requires one. Runs on the current stream, waits for nothing and
-    can be captured in a graph.
+    "default"; today both do the same. Runs on the current stream, waits for nothing and can be captured in a graph.
 
-    TypeError: a wrong kind or dtype. ValueError: shapes, strides or devices that do not fit. Both come before any launch.
+    TypeError: a wrong kind or dtype. ValueError: shapes, strides or devices that do not fit, or a tensor that requires a gradient (there is no
+    backward) outside of no_grad. NotImplementedError: a card before Ampere. All come before any launch.
     """
     if is_compiling():
         out, lse = torch.ops.warpsmith.sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
+    if _values.looked_at or _arguments.wants_gradient(q, k, v, q_scale, k_scale, v_scale):
+        return _checked(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, _choice)
     if _launch is not None and _choice is None:
         result = _launch(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         if result is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _call, _driver, _heuristic, _kernels, _plan
+from . import _arguments, _call, _driver, _heuristic, _kernels, _plan, _values
 from ._arguments import E4M3
 from ._params import Quantises
 
@@ -31,10 +31,11 @@ class PackedKV(NamedTuple):
 def quantize_fp8(x, scales="head"):
     """x (B, H, S, D), f16, bf16 or f32, to e4m3 codes of its shape and their f32 scales: "tensor" (), "head" (B, H) or "block" (B, H, ceil(S / 128)).
 
-    x is about code * scale; a scale is the largest magnitude / 448, and 1 where that is at most 1e-6. Returns (codes, scale).
+    x, finite, is about code * scale; a scale is the largest magnitude / 448, and 1 where that is at most 1e-6. Returns (codes, scale). Neither requires
+    a gradient, whether x does or not: rounding has none.
     """
     if is_compiling():
-        return torch.ops.warpsmith.quantize_fp8(x, scales, None)
+        return torch.ops.warpsmith.quantize_fp8(x.detach(), scales, None)
     return quantise([(check_wide("x", x), None)], per(scales))[0]
 
 
@@ -54,6 +55,8 @@ def check_wide(name, x):
         raise TypeError(f"{name} must be float16, bfloat16 or float32, not {x.dtype}")
     if x.dim() != 4:
         raise ValueError(f"{name} must be (B, H, S, D), not {tuple(x.shape)}")
+    if _values.looked_at:
+        _values.finite(name, x)
     return x
 
 
@@ -121,7 +124,8 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
 
     k and v are f16, bf16 or f32, or each a pair (codes, scale), which is taken as it is. smooth_k takes each channel's mean over the keys out
     of k first: no output changes, as softmax does not see what all keys have in common, and the codes gain what the offset would have cost.
-    center_v takes it out of v, and sdpa_fp8_packed adds it back.
+    center_v takes it out of v, and sdpa_fp8_packed adds it back. Nothing of it requires a gradient. ValueError: shapes that do not fit, or a scale
+    on the CPU that is negative or not finite.
     """
     per(scales)
     smooth_k, center_v = _arguments.flag("smooth_k", smooth_k), _arguments.flag("center_v", center_v)
@@ -142,11 +146,15 @@ def _packed_one(name, x, scales, centred):
             raise TypeError(f"{name} must be a tensor or a pair (codes, scale) of tensors")
         if x[0].dtype != E4M3 or x[1].dtype != torch.float32:
             raise TypeError(f"{name} must be codes in float8_e4m3fn and their scale in float32, not {x[0].dtype} and {x[1].dtype}")
+        if x[0].dim() != 4:
+            raise ValueError(f"{name}'s codes must be (B, H, S, D), not {tuple(x[0].shape)}")
+        if not x[1].is_cuda or _values.looked_at:   # on the CPU looking costs no waiting
+            _values.scales(f"{name}'s scale", x[1])
         return x[0], x[1], None
     x = check_wide(name, x)
     mean = x.detach().mean(dim=2, dtype=torch.float32).contiguous() if centred and x.shape[2] else None
     if is_compiling():
-        return (*torch.ops.warpsmith.quantize_fp8(x, scales, mean), mean)
+        return (*torch.ops.warpsmith.quantize_fp8(x.detach(), scales, mean), mean)
     return (*quantise([(x, mean)], scales)[0], mean)
 
 

@@ -11,7 +11,7 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _call, _driver, _heuristic, _kernels, _memory, _plan
+from . import _arguments, _call, _driver, _heuristic, _kernels, _memory, _plan, _values
 from ._params import Params, Ragged, aligned_tensor_maps
 
 _MAX_GRID, _PLANS = 65535, 256
@@ -55,6 +55,9 @@ def check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k,
     if cu_q.shape[0] < 1:
         raise ValueError("cu_seqlens_q must have the shape (B + 1,), not (0,)")
     cu_k = _arguments.integers("cu_seqlens_k", cu_seqlens_k, (cu_q.shape[0],), q.device)
+    if _values.looked_at:
+        _values.boundaries("cu_seqlens_q", cu_q, q.shape[0], max_seqlen_q)
+        _values.boundaries("cu_seqlens_k", cu_k, k.shape[0], max_seqlen_k)
     B = cu_q.shape[0] - 1
     shapes = [_arguments.scale_shapes(B, h, n) for h, n in ((q.shape[1], max_seqlen_q), (k.shape[1], max_seqlen_k), (k.shape[1], max_seqlen_k))]
     scales = [_arguments.scale(n, s, q.device, x) for n, s, x in zip(("q_scale", "k_scale", "v_scale"), (q_scale, k_scale, v_scale), shapes)]
@@ -93,6 +96,8 @@ def decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, *,
     try:
         check, call = _local.recent.get(asked, (None, None))
     except (AttributeError, TypeError):
+        check = None
+    if _values.looked_at:
         check = None
     if check is not None and check(*given) and call.fits(q, k_cache, v_cache):
         return call(*given)
@@ -159,6 +164,10 @@ def check_decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, 
         page_table = _arguments.integers("page_table", page_table, (B, None), q.device)
         keys = k.shape[1] * page_table.shape[1]
     used = _arguments.integers("cache_seqlens", cache_seqlens, (B,), q.device)
+    if _values.looked_at:
+        _values.lengths(used, keys)
+        if page_table is not None and keys:
+            _values.pages(page_table, used, k.shape[1], k.shape[0])
     shapes = [_arguments.scale_shapes(B, h, n) for h, n in ((Hq, Sq), (k.shape[2], keys), (k.shape[2], keys))]
     scales = [_arguments.scale(n, s, q.device, x) for n, s, x in zip(("q_scale", "k_scale", "v_scale"), (q_scale, k_scale, v_scale), shapes)]
     return (q, k, v, *scales, used, page_table) + _arguments.options(softmax_scale, D, out_dtype, out_scale, mode)

@@ -3,9 +3,9 @@
 //! constraints = ["D == 64"]
 //! scales = ["head", "tensor", "block"]
 //! outs = ["bf16", "f16", "e4m3"]
-//! layouts = ["dense", "tokens", "lengths", "paged", "ragged"]
+//! layouts = ["dense", "tokens", "lengths", "paged", "ragged", "packed"]
 //! [levers]
-//! BUG = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
+//! BUG = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]
 //! [[config]]
 //! name = "right"
 //! set = { BUG = 0 }
@@ -60,6 +60,24 @@
 //! [[config]]
 //! name = "head_of_lse"
 //! set = { BUG = 17 }
+//! [[config]]
+//! name = "mean_forgotten"
+//! set = { BUG = 18 }
+//! [[config]]
+//! name = "mean_of_query_head"
+//! set = { BUG = 19 }
+//! [[config]]
+//! name = "mean_scaled"
+//! set = { BUG = 20 }
+//! [[config]]
+//! name = "mean_before_division"
+//! set = { BUG = 21 }
+//! [[config]]
+//! name = "mean_in_blind_rows"
+//! set = { BUG = 22 }
+//! [[config]]
+//! name = "lse_without_mean"
+//! set = { BUG = 23 }
 //! [[launch]]
 //! entry = "attend"
 //! grid = ["Sq", "Hq", "B"]
@@ -67,7 +85,7 @@
 //! shared_bytes = "4 * Sk"
 //! args = ["q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "lse", "cache_seqlens", "page_table", "cu_seqlens_q", "cu_seqlens_k", "softmax_scale",
 //!         "out_inverse_scale", "out_kind", "group", "page_size", "total_q", "Sq", "Sk", "causal", "q_stride_b", "q_stride_h", "q_stride_s", "k_stride_b", "k_stride_h",
-//!         "k_stride_s", "out_stride_b", "out_stride_h", "out_stride_s", "q_scale_b", "q_scale_h", "q_scale_t", "k_scale_b", "k_scale_h", "k_scale_t"]
+//!         "k_stride_s", "out_stride_b", "out_stride_h", "out_stride_s", "q_scale_b", "q_scale_h", "q_scale_t", "k_scale_b", "k_scale_h", "k_scale_t", "k_mean", "v_mean"]
 
 // Attention over every layout of the task, one warp for each query, plain on purpose. BUG 0 is right; each other value makes one mistake that
 // people make, and has to be found.
@@ -82,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(32)
     attend(const unsigned char* q, const unsigned char* k, const unsigned char* v, const float* q_scale, const float* k_scale, const float* v_scale, void* out, float* lse,
            const int* cache_seqlens, const int* page_table, const int* cu_q, const int* cu_k, float softmax_scale, float out_inverse_scale, int out_kind, int group,
            int page_size, int total_q, int Sq, int Sk, int causal, i64 q_b, i64 q_h, i64 q_s, i64 k_b, i64 k_h, i64 k_s, i64 o_b, i64 o_h, i64 o_s, int qs_b, int qs_h,
-           int qs_t, int ks_b, int ks_h, int ks_t) {
+           int qs_t, int ks_b, int ks_h, int ks_t, const float* k_mean, const float* v_mean) {
     constexpr int kD = 64;
     extern __shared__ float score[];
     const int lane = threadIdx.x, row = blockIdx.x, head = blockIdx.y, b = blockIdx.z, heads = gridDim.y;
@@ -178,12 +196,34 @@ extern "C" __global__ void __launch_bounds__(32)
         const unsigned u = *reinterpret_cast<const unsigned short*>(v + place(j) + 2 * lane);
         o[0] += score[j] * dec(u & 255), o[1] += score[j] * dec(u >> 8);
     }
+    // What was taken out of keys and values: v's goes to every output, k's to the logarithm of the sum alone.
+#if BUG == 19
+    const int taken = (b * (heads / group) + head % (heads / group)) * kD;
+#else
+    const int taken = (b * (heads / group) + kv) * kD;
+#endif
+#if BUG == 21
+    if (v_mean && seen) o[0] += v_mean[taken + 2 * lane], o[1] += v_mean[taken + 2 * lane + 1];
+#endif
 #if BUG == 9
     const float over = 1.f / sum;
 #else
     const float over = seen ? 1.f / sum : 0.f;
 #endif
     o[0] *= over, o[1] *= over;
+#if BUG == 20
+    const float unit = seen ? v_scale[block(0)] : 1.f;
+#else
+    const float unit = 1.f;
+#endif
+#if BUG == 22
+    const bool sees = true;
+#else
+    const bool sees = seen > 0;
+#endif
+#if BUG != 18 && BUG != 21
+    if (v_mean && sees) o[0] += unit * v_mean[taken + 2 * lane], o[1] += unit * v_mean[taken + 2 * lane + 1];
+#endif
     const i64 at = b * o_b + head * o_h + (first_q + row) * o_s + 2 * lane;
     if (out_kind == 0) {
         *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(out) + at) = __floats2bfloat162_rn(o[0], o[1]);
@@ -198,6 +238,14 @@ extern "C" __global__ void __launch_bounds__(32)
     }
     if (lse && lane == 0) {
         float l = top + logf(sum);
+#if BUG != 23
+        if (k_mean && seen) {
+            float dot = 0.f;
+#pragma unroll
+            for (int i = 0; i < kD; ++i) dot += query[i] * k_mean[taken + i];
+            l += dot * scale;
+        }
+#endif
 #if BUG == 3
         l = top * 1.4426950408889634f + log2f(sum);
 #elif BUG == 4

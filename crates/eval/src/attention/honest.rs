@@ -218,6 +218,21 @@ impl<'a> Head<'a> {
                 *to = from / sums[r];
             }
             lse[r] = (top[r] - self.style.offset + libm::log2f(sums[r])) * std::f32::consts::LN_2;
+            self.add_means(rows[r] as usize, to, &mut lse[r]);
+        }
+    }
+
+    /// What was taken out of v belongs to every weighted sum; what was taken out of k moves all scores of a row by one amount, which
+    /// its logarithm of the sum alone shows.
+    fn add_means(&self, row: usize, out: &mut [f32], lse: &mut f32) {
+        let p = self.problem;
+        let d = p.geometry.head_dim;
+        if let Some(mean) = p.v.mean(d, self.key_head) {
+            out.iter_mut().zip(mean).for_each(|(to, mean)| *to += mean);
+        }
+        if let Some(mean) = p.k.mean(d, self.key_head) {
+            let dot: f32 = p.q.row(p.geometry.seqlen, d, self.head, row).iter().zip(mean).map(|(q, m)| q * m).sum();
+            *lse += dot * p.q.scale(self.head, row) * p.softmax_scale;
         }
     }
 

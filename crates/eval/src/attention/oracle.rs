@@ -6,7 +6,7 @@
 
 use super::exp::exp_f64;
 use super::matmul::{Rows, multiply_f64};
-use super::problem::{Problem, RowSet};
+use super::problem::{Operand, Problem, RowSet};
 use rayon::prelude::*;
 
 /// Keys in a packed panel.
@@ -56,15 +56,17 @@ impl Head {
         let d = g.head_dim;
         let padded = g.seqlen_k.next_multiple_of(PANEL);
         let (mut keys, mut values) = (vec![0.0; padded * d], vec![0.0; padded * d]);
+        let mean = |operand: &Operand, x: usize| operand.mean(d, head).map_or(0.0, |m| m[x] as f64);
         for token in 0..g.seqlen_k {
             let scale = p.k.scale(head, token) as f64;
             let panel = &mut keys[token / PANEL * PANEL * d..];
             for (x, &code) in p.k.row(g.seqlen_k, d, head, token).iter().enumerate() {
-                panel[x * PANEL + token % PANEL] = code as f64 * scale;
+                panel[x * PANEL + token % PANEL] = code as f64 * scale + mean(&p.k, x);
             }
             let scale = p.v.scale(head, token) as f64;
-            for (to, &code) in values[token * d..(token + 1) * d].iter_mut().zip(p.v.row(g.seqlen_k, d, head, token)) {
-                *to = code as f64 * scale;
+            let row = p.v.row(g.seqlen_k, d, head, token);
+            for (x, (to, &code)) in values[token * d..(token + 1) * d].iter_mut().zip(row).enumerate() {
+                *to = code as f64 * scale + mean(&p.v, x);
             }
         }
         Head { keys, values, padded }

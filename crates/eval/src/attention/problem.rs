@@ -95,11 +95,13 @@ pub enum Scales {
     },
 }
 
-/// One of q, k, v: decoded codes (heads, seqlen, head_dim) and their scales.
+/// One of q, k, v: decoded codes (heads, seqlen, head_dim), their scales, and what was taken out of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operand {
     pub values: Vec<f32>,
     pub scales: Scales,
+    /// Of k and v: (heads, head_dim), to be added to every token of the head; empty: nothing was taken out.
+    pub means: Vec<f32>,
 }
 
 impl Operand {
@@ -111,6 +113,11 @@ impl Operand {
             Scales::Head(s) => s[head],
             Scales::Block { values, per_head, tokens } => values[head * per_head + token / tokens],
         }
+    }
+
+    /// What was taken out of every token of a head, if anything.
+    pub fn mean(&self, width: usize, head: usize) -> Option<&[f32]> {
+        self.means.get(head * width..(head + 1) * width)
     }
 
     /// A token's codes, where heads have `tokens` of them.

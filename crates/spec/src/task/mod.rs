@@ -41,6 +41,7 @@ pub enum When {
     Scales(ScaleLayout),
     Layout(Layout),
     Out(DType),
+    Format(Format),
 }
 
 /// `per head`, `in layout paged`, `for out e4m3`; nothing where it always holds.
@@ -51,6 +52,7 @@ impl std::fmt::Display for When {
             When::Scales(scales) => write!(f, "per {scales}"),
             When::Layout(layout) => write!(f, "in layout {layout}"),
             When::Out(out) => write!(f, "for out {out}"),
+            When::Format(format) => write!(f, "in {format}"),
         }
     }
 }
@@ -61,6 +63,7 @@ pub struct Axes {
     pub scales: ScaleLayout,
     pub layout: Layout,
     pub out: Option<DType>,
+    pub format: Option<Format>,
 }
 
 impl Axes {
@@ -70,20 +73,21 @@ impl Axes {
             When::Scales(scales) => self.scales == scales,
             When::Layout(layout) => self.layout == layout,
             When::Out(out) => self.out == Some(out),
+            When::Format(format) => self.format == Some(format),
         }
     }
 }
 
 impl From<ScaleLayout> for Axes {
     fn from(scales: ScaleLayout) -> Axes {
-        Axes { scales, layout: Layout::Dense, out: None }
+        Axes { scales, layout: Layout::Dense, out: None, format: None }
     }
 }
 
 impl From<&Workload> for Axes {
     fn from(w: &Workload) -> Axes {
         let Variant { layout, out, .. } = &w.variant;
-        Axes { scales: w.scales, layout: *layout, out: *out }
+        Axes { scales: w.scales, layout: *layout, out: *out, format: Some(w.format) }
     }
 }
 
@@ -118,7 +122,7 @@ pub struct NamedShape {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reference {
-    /// An operation computed in f64 by Warpsmith itself; the only one so far is `attention`.
+    /// An operation computed by Warpsmith itself: `attention` in f64, or `pack` (keys and values to codes).
     Builtin(String),
     /// A Python script beside task.toml, run as `python3 reference.py IN_DIR OUT_DIR` (see [`crate::protocol`]).
     Script { file: String, source: String },
@@ -347,10 +351,12 @@ impl Task {
         self.symbols.iter().cloned().zip(sizes.iter().copied()).collect()
     }
 
-    /// Whether the tensor exists in that layout.
+    /// Whether the tensor exists in that layout. Scales do where what they scale does.
     pub fn has_tensor(&self, tensor: &Tensor, axes: impl Into<Axes>) -> bool {
         let axes = axes.into();
-        tensor.shapes.iter().any(|(when, _)| axes.is(*when))
+        let there = |t: &Tensor| t.shapes.iter().any(|(when, _)| axes.is(*when));
+        let scaled = tensor.scales.as_deref().and_then(|of| self.tensor(of));
+        there(tensor) && scaled.is_none_or(there)
     }
 
     /// The outputs that a workload asks for.
@@ -401,6 +407,7 @@ impl Task {
                     When::Layout(layout) => Axes { layout: *layout, ..Axes::from(ScaleLayout::None) },
                     When::Scales(scales) => Axes::from(*scales),
                     When::Out(out) => Axes { out: Some(*out), ..Axes::from(ScaleLayout::None) },
+                    When::Format(format) => Axes { format: Some(*format), ..Axes::from(ScaleLayout::None) },
                     When::Always => Axes::from(ScaleLayout::None),
                 };
                 self.tensor_sizes(tensor, &symbols, axes)?;

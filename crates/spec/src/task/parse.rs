@@ -79,6 +79,7 @@ struct Words<'a> {
     scales: &'a [ScaleLayout],
     layouts: &'a [Layout],
     outs: &'a [DType],
+    formats: &'a [Format],
 }
 
 impl Words<'_> {
@@ -107,7 +108,8 @@ impl Reader<'_> {
         let scales = self.words("scales", vec![ScaleLayout::None])?;
         let layouts = self.words("layouts", vec![Layout::Dense])?;
         let outs = self.words("outs", Vec::new())?;
-        let axes = Words { scales: &scales, layouts: &layouts, outs: &outs };
+        let formats = self.words("formats", vec![Format::F32])?;
+        let axes = Words { scales: &scales, layouts: &layouts, outs: &outs, formats: &formats };
         let tensors = self.tensors(&known, &axes)?;
         let scalars = self.scalars(&known, &tensors, &axes)?;
         let shapes = self.shapes(&symbols)?;
@@ -124,7 +126,7 @@ impl Reader<'_> {
             title: root.need(place, "the task", "title")?.text(place, "title")?.to_string(),
             default_shapes: self.default_shapes(&shapes)?,
             masks: self.words("masks", vec![Mask::None])?,
-            formats: self.words("formats", vec![Format::F32])?,
+            formats,
             seeds: self.seeds()?,
             reference: self.reference(script)?,
             tolerance: self.tolerance()?,
@@ -277,6 +279,9 @@ impl Reader<'_> {
         if let Some(out) = axes.outs.iter().find(|o| o.as_str() == word) {
             return Ok(When::Out(*out));
         }
+        if let Some(format) = axes.formats.iter().find(|f| f.as_str() == word) {
+            return Ok(When::Format(*format));
+        }
         self.word::<ScaleLayout>(word, line).map(When::Scales)
     }
 
@@ -407,10 +412,10 @@ impl Reader<'_> {
         let item = self.root.need(place, "the task", "reference")?;
         let text = item.text(place, "reference")?;
         if let Some(name) = text.strip_prefix("builtin:") {
-            if name != "attention" {
+            if !["attention", "pack"].contains(&name) {
                 return Err(place
                     .unknown(item.line, format!("unknown built-in reference `{}`", shown(name)))
-                    .hint("known: builtin:attention; or a Python file beside task.toml"));
+                    .hint("known: builtin:attention, builtin:pack; or a Python file beside task.toml"));
             }
             return Ok(Reference::Builtin(name.to_string()));
         }

@@ -9,8 +9,8 @@ use std::path::Path;
 
 /// What the files are compiled for.
 const DEVICE: &str = "sm_90";
-/// The columns of cases.tsv. `expect` is what the PTX machine has to find, `-` for a clean twin; `config` is `-` for the default.
-const COLUMNS: &str = "name\tfile\tshape\tmask\tconfig\texpect";
+/// The columns of cases.tsv. `expect` is what the PTX machine has to find, `-` for a clean twin; `config`, `scales` and `dist` are `-` for the default.
+const COLUMNS: &str = "name\tfile\tshape\tmask\tconfig\texpect\tscales\tdist";
 
 /// Writes `NAME.cu` for each mutant and each clean twin, and `cases.tsv`.
 ///
@@ -24,7 +24,7 @@ pub fn write(root: &Path, folder: &Path) -> Result<(), String> {
     };
     let (mut lines, mut seen) = (vec![COLUMNS.to_string()], BTreeSet::new());
     for m in read_table(root)? {
-        let source = fs::read_to_string(root.join(&m.file)).map_err(|e| format!("{}: {e}", m.file))?;
+        let source = super::source(root, &m.file)?;
         if seen.insert(m.conditions()) {
             let stem = Path::new(&m.file).file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
             let name = format!("clean-{}-{stem}", seen.len());
@@ -40,8 +40,8 @@ pub fn write(root: &Path, folder: &Path) -> Result<(), String> {
 }
 
 fn line(m: &Mutant, name: &str, expect: &str) -> String {
-    let config = m.config.as_deref().unwrap_or("-");
-    [name, &format!("{name}.cu"), &m.shape(), &m.mask().to_string(), config, expect].join("\t")
+    let [config, scales, dist] = [&m.config, &m.scales, &m.dist].map(|x| x.as_deref().unwrap_or("-"));
+    [name, &format!("{name}.cu"), &m.shape(), &m.mask().to_string(), config, expect, scales, dist].join("\t")
 }
 
 /// The same kernel for one target.

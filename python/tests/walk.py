@@ -1,0 +1,22 @@
+"""Instances that calls can ask for: many shapes, on cards with more and fewer SMs, by the heuristic. Needs neither torch nor a GPU.
+
+`installed.py` holds them against what a wheel carries: an instance that is missing there would be compiled at a user's first call, or fail.
+"""
+import random
+
+
+def asked(h, shapes=20_000, seed=1):
+    """Every (target, name) that `shapes` random problems get from the heuristic module `h`, in every output format."""
+    dice, found = random.Random(seed), {("sm_90a", "quantise")}
+    length = lambda: dice.choice([dice.randint(1, 64), dice.randint(1, 600), dice.randint(1, 5000), 2 ** dice.randint(0, 17), 2 ** dice.randint(5, 17) + dice.randint(-3, 3)])
+    for _ in range(shapes):
+        Hkv, group = dice.choice([1, 2, 3, 5, 8, 32]), dice.choice([1, 1, 1, 2, 3, 4, 5, 8, 16, 64])
+        s = h.Shape(dice.choice([1, 2, 3, 8, 64, 500]), Hkv * group, Hkv, length(), length(), dice.choice([64, 128, 256]), dice.random() < 0.5, dice.random() < 0.7)
+        sms, kind = dice.choice([132, 132, 114, 78, 144]), dice.randrange(3)
+        found.add(("sm_90a", f"{h.choose(s, sms).name}_out{kind}"))
+        found.add(("sm_90a", f"{h.choose_ragged(s, sms).name}_out{kind}"))
+        decode = h.choose_decode(s, sms=sms)   # where lengths are on the device
+        if decode is not None:
+            found.add(("sm_90a", f"{decode.name}_lens1_out{kind}"))
+        found.update((target, f"{h.choose_portable(s).name}_out{kind}") for target in ("sm_80", "sm_89", "compute_80"))
+    return sorted(found)
