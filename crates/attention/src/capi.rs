@@ -5,8 +5,8 @@
 
 use crate::driver::{Device, RawStream};
 use crate::error::Error;
-use crate::plan::{DevicePtr, LoadedPlan, Plan, Pointers};
 use crate::error::ProblemError;
+use crate::plan::{DevicePtr, LoadedPlan, Plan, Pointers};
 use crate::problem::{Mask, Output, Problem, ScaleStrides, Strides, check_scales};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};

@@ -1,8 +1,9 @@
 //! The heuristic gives what its Python version gives: `choices.tsv` is written by `python/tests/choices.py`, whose own test keeps it fresh.
 
-use warpsmith_attention::heuristic::{Shape, choose};
 use std::collections::BTreeSet;
-use warpsmith_attention::{Mask, instances};
+use warpsmith_attention::bundle::Bundle;
+use warpsmith_attention::heuristic::{Shape, choose};
+use warpsmith_attention::{Mask, instances, portable_instances};
 
 #[test]
 fn rows_of_the_table() {
@@ -77,5 +78,28 @@ fn the_list_of_instances_holds_what_any_shape_gets() {
         let sms = pick(&[132, 114, 78, 66, 144]);
         let instance = choose(&shape, sms).instance.with_output(pick(&[0, 1, 2]));
         assert!(listed.contains(&instance), "{shape:?} on {sms} SMs wants {}", instance.name());
+    }
+}
+
+/// Where kernels are embedded, all are that any plan can name: for every card, and of the right kind.
+#[test]
+fn a_build_with_kernels_has_all_of_them() {
+    let bundle = Bundle::embedded().expect("what was embedded is whole");
+    if bundle.is_empty() {
+        return; // this build has none, and its plans say so
+    }
+    let hopper = instances().into_iter().map(|i| ("sm_90a", i));
+    let others = ["sm_80", "sm_89", "compute_80"];
+    let others = others.iter().flat_map(|target| portable_instances().into_iter().map(|i| (*target, i)));
+    for (target, instance) in hopper.chain(others) {
+        let name = instance.name();
+        let code = bundle.find(target, &name).unwrap_or_else(|| panic!("{target}/{name} is not embedded"));
+        let code = code.expect("it unpacks");
+        let right = if target == "compute_80" {
+            code.windows(14).take(4000).any(|w| w == b".target sm_80\n" || w == b".target sm_80,")
+        } else {
+            code.starts_with(b"\x7fELF")
+        };
+        assert!(right, "{target}/{name} is no code for its target");
     }
 }

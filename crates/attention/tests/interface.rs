@@ -150,7 +150,7 @@ fn a_c_compiler_takes_the_header() {
         SAME(strides, offsetof(ws_attention_problem, strides) == 40);\n\
         SAME(scales, offsetof(ws_attention_problem, scale_strides) == 112);\n\
         SAME(pointers, sizeof(ws_attention_pointers) == 80);\n\
-        int scales(const float *s) { return ws_attention_check_scales(s, 3); }\n\
+        int look(const float *s) { return ws_attention_check_scales(s, 3); }\n\
         int use(ws_attention_problem *p) { return ws_attention_dense(1, 8, 8, 512, 512, 64, p); }\n";
     if let Some(said) = cc(program, &["-c"]) {
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));

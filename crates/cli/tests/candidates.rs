@@ -163,9 +163,17 @@ fn packing_that_ships_is_right_alone_and_with_attention_behind_it() {
         ("gate_any_pack.cu", &["--scales", "block,head,tensor"], 6),
         ("gate_any_pack.cu", &["--shapes", "ragged", "--format", "f16,f32", "--dist", "normal,outliers,zeros"], 6),
         ("gate_any_pack.cu", &["--shapes", "1x2x128x64,1x1x129x256", "--dist", "shifted"], 2),
-        ("gate_any_portable_packed.cu", &["--shapes", "tiny", "--scales", "head,block", "--dist", "needles,shifted"], 8),
+        (
+            "gate_any_portable_packed.cu",
+            &["--shapes", "tiny", "--scales", "head,block", "--dist", "needles,shifted"],
+            8,
+        ),
         ("gate_any_pack_attend.cu", &["--shapes", "tiny", "--scales", "head,tensor,block", "--dist", "shifted"], 6),
-        ("gate_any_pack_attend.cu", &["--shapes", "1x4x2x9x300x64", "--scales", "block", "--dist", "needles,outliers"], 4),
+        (
+            "gate_any_pack_attend.cu",
+            &["--shapes", "1x4x2x9x300x64", "--scales", "block", "--dist", "needles,outliers"],
+            4,
+        ),
     ];
     for (file, more, workloads) in rows {
         let path = root().join("kernels/attention/hopper").join(file);

@@ -73,7 +73,9 @@ impl Source {
 
     /// Normal numbers (heads ..., tokens, channels), every channel of every head with an offset of its own.
     pub fn channels(&self, name: &str, shape: &[u64]) -> Vec<f32> {
-        let [heads @ .., tokens, channels] = shape else { return self.normal(name, shape.iter().product::<u64>() as usize) };
+        let [heads @ .., tokens, channels] = shape else {
+            return self.normal(name, shape.iter().product::<u64>() as usize);
+        };
         let (heads, width) = (heads.iter().product::<u64>() as usize, *channels as usize);
         let head = (*tokens as usize * width).max(1);
         let shift = normal(self.stream(name, Purpose::Shift), heads * width);

@@ -233,11 +233,7 @@ impl Maker<'_> {
     }
 
     /// An input that is not quantised, and the numbers that its elements hold.
-    fn wide(
-        &self,
-        input: &warpsmith_spec::task::Tensor,
-        drawn: &[f32],
-    ) -> Result<(Tensor, Vec<f32>), EvalError> {
+    fn wide(&self, input: &warpsmith_spec::task::Tensor, drawn: &[f32]) -> Result<(Tensor, Vec<f32>), EvalError> {
         let (shape, dtype) = (self.shape(input)?, self.dtype(input.element));
         let bytes = encode(dtype, drawn);
         let values = decode(dtype, &bytes).iter().map(|x| *x as f32).collect();

@@ -51,8 +51,7 @@ pub fn outputs(task: &Task, workload: &Workload, inputs: &Inputs) -> Result<Vec<
         let (centred, means) = centre(&values, tokens as usize, channels as usize);
         let centres = inputs.outputs.iter().any(|o| o.name == format!("{name}_mean"));
         let values = if centres { centred } else { values };
-        let packed =
-            quantise(Format::E4m3, workload.scales, &input.shape, &values, &task.quantiser).map_err(wrong)?;
+        let packed = quantise(Format::E4m3, workload.scales, &input.shape, &values, &task.quantiser).map_err(wrong)?;
         let numbers: Vec<f64> = match what {
             "codes" => packed.codes.iter().map(|c| f64::from(e4m3::to_f32(*c))).collect(),
             "scale" => packed.scales.iter().map(|x| f64::from(*x)).collect(),

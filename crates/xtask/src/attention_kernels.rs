@@ -116,11 +116,9 @@ pub fn wheel(root: &Path, arguments: &[&str]) -> Result<(), String> {
         Ok(status) if status.success() => {}
         _ => println!("strip is not there: the wheel keeps the program's symbols"),
     }
-    for (from, to) in [
-        ("python/README.md", "README.md"),
-        ("LICENSE-MIT", "LICENSE-MIT"),
-        ("LICENSE-APACHE", "LICENSE-APACHE"),
-    ] {
+    for (from, to) in
+        [("python/README.md", "README.md"), ("LICENSE-MIT", "LICENSE-MIT"), ("LICENSE-APACHE", "LICENSE-APACHE")]
+    {
         fs::copy(root.join(from), folder.join("..").join(to)).map_err(|e| format!("{from}: {e}"))?;
     }
     let mut build = vec!["build", "--release", "--strip", "-m", "crates/attention-python/Cargo.toml"];
