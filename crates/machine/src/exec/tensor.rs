@@ -160,12 +160,16 @@ pub fn product_in_registers(op: &MmaOp) -> Option<Product> {
     (floats && tensor_core::register_counts(&product) == Some(counts)).then_some(product)
 }
 
+/// Rows on lines of the cache, as the registers are.
+#[repr(C, align(64))]
+struct Results([[u32; 32]; 4]);
+
 /// PERF: a product straight from the registers.
 #[inline(always)]
 fn in_registers(numerics: tensor_core::Numerics, r: &mut Registers, op: &MmaOp, product: &Product) {
     let counts = [op.a_rows.len(), op.b_rows.len(), op.c_rows.len()];
     // Never more than four: those of A, or of an f32 accumulator.
-    let mut d = [[0u32; 32]; 4];
+    let mut d = Results([[0u32; 32]; 4]);
     let list =
         |rows: &[RowId]| -> [&tensor_core::Register; 4] { std::array::from_fn(|n| r.r32(rows[n.min(rows.len() - 1)])) };
     let [a, b, c] = [list(&op.a_rows), list(&op.b_rows), list(&op.c_rows)];
@@ -175,9 +179,9 @@ fn in_registers(numerics: tensor_core::Numerics, r: &mut Registers, op: &MmaOp, 
         &a[..counts[0]],
         &b[..counts[1]],
         &c[..counts[2]],
-        &mut d[..counts[2]],
+        &mut d.0[..counts[2]],
     );
-    for (row, values) in op.d_rows.iter().zip(&d) {
+    for (row, values) in op.d_rows.iter().zip(&d.0) {
         r.put32(*row, values, u32::MAX);
     }
 }
