@@ -143,7 +143,7 @@ fn gains(search: &Search) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return para("Nothing has a figure.") };
     let most = search.nodes.len().max(last.0 as usize).max(2) as f64;
     let (low, high) = points.iter().fold((1.0f64, 1.0f64), |(l, h), (_, g)| (l.min(*g), h.max(*g)));
-    let x = Axis { low: 0.0, high: most, from: 54.0, to: 470.0, log: false };
+    let x = Axis { low: 0.0, high: most, from: 54.0, to: 458.0, log: false };
     let y = Axis { low, high: if high > low { high } else { low + 0.1 }, from: 210.0, to: 14.0, log: false };
     let mut path = format!("M{:.1} {:.1}", x.at(first.0 as f64), y.at(first.1));
     for (n, gain) in &points[1..] {
@@ -154,13 +154,16 @@ fn gains(search: &Search) -> String {
     for tick in y.ticks() {
         let at = y.at(tick);
         body.push_str(&format!(
-            "<line x1=\"54\" x2=\"470\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--line)\"/><text class=\"soft\" x=\"2\" y=\"{:.1}\">{}x</text>",
+            "<line x1=\"54\" x2=\"458\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--line)\"/><text class=\"soft\" x=\"2\" y=\"{:.1}\">{}x</text>",
             at + 4.0,
             figure(tick)
         ));
     }
     for tick in x.ticks() {
-        body.push_str(&format!("<text class=\"soft\" x=\"{:.1}\" y=\"228\">{tick:.0}</text>", x.at(tick) - 4.0));
+        body.push_str(&format!(
+            "<text class=\"soft\" text-anchor=\"middle\" x=\"{:.1}\" y=\"228\">{tick:.0}</text>",
+            x.at(tick)
+        ));
     }
     body.push_str(&format!("<path d=\"{path}\" fill=\"none\" stroke=\"var(--bar)\" stroke-width=\"2\"/>"));
     for (n, gain) in &points {

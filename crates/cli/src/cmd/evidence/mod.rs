@@ -11,6 +11,9 @@ use crate::reports;
 use std::path::PathBuf;
 use warpsmith_store::{ArchiveError, LoadedRun, pack};
 
+/// Files that are told to be missing.
+const MAX_TOLD: usize = 4;
+
 pub fn evidence(common: &Common, args: &EvidenceArgs) -> Result<i32, CliError> {
     match &args.action {
         Some(EvidenceCommand::Verify { file, no_rerun, seconds }) => {
@@ -24,6 +27,12 @@ fn make(common: &Common, args: &EvidenceArgs) -> Result<i32, CliError> {
     let run = LoadedRun::open(&args.run)?;
     run.notes.iter().for_each(|note| err(&format!("note: {note}\n")));
     let files = collect::files(common, &run)?;
+    // An archive that will not hold is made all the same, for what is whole in it; whoever makes it hears of that first.
+    for what in verify::missing(&files, &run.record).iter().take(MAX_TOLD) {
+        err(&format!(
+            "note: the run's folder has not what was judged: {what}; `evidence verify` will say so: judge it again for an archive that holds\n"
+        ));
+    }
     let made_by = format!("warpsmith {}", env!("CARGO_PKG_VERSION"));
     let (bytes, sha256) =
         pack(&run.record.run.name, &made_by, &files).map_err(|e| error(&e, &args.run.display().to_string()))?;

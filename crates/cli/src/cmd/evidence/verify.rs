@@ -5,6 +5,7 @@ use crate::args::Common;
 use crate::error::CliError;
 use crate::output::out;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use warpsmith_spec::record::RunRecord;
 use warpsmith_store::{Archive, LoadedRun, sha256, unpack};
@@ -89,10 +90,35 @@ fn record(archive: &Archive) -> Result<RunRecord, String> {
 
 /// The record names the PTX and the sources by hash; those files have to be there, and be those.
 fn hashes(archive: &Archive, record: &RunRecord) -> Finding {
-    let there = |part: &str, ending: &str| -> std::collections::BTreeSet<String> {
-        archive.files.iter().filter(|(n, _)| n.contains(part) && n.ends_with(ending)).map(|(_, b)| sha256(b)).collect()
-    };
-    let (ptx, sources) = (there("/compile/", ".ptx"), there("/source/", ""));
+    let missing = missing(&archive.files, record);
+    let count = |part: &str, ending: &str| with(&archive.files, part, ending).len();
+    if missing.is_empty() {
+        Finding::new(
+            "sources and PTX",
+            Outcome::Holds,
+            format!(
+                "{} PTX texts and {} sources are those that the record names",
+                count("/compile/", ".ptx"),
+                count("/source/", "")
+            ),
+        )
+    } else {
+        Finding::new(
+            "sources and PTX",
+            Outcome::Fails,
+            format!("not in the archive: {}", missing.iter().take(4).cloned().collect::<Vec<_>>().join("; ")),
+        )
+    }
+}
+
+/// Hashes of the files whose names have this part and this ending.
+fn with(files: &BTreeMap<String, Vec<u8>>, part: &str, ending: &str) -> BTreeSet<String> {
+    files.iter().filter(|(n, _)| n.contains(part) && n.ends_with(ending)).map(|(_, b)| sha256(b)).collect()
+}
+
+/// The PTX and the sources that the record names and that none of these files is.
+pub(super) fn missing(files: &BTreeMap<String, Vec<u8>>, record: &RunRecord) -> Vec<String> {
+    let (ptx, sources) = (with(files, "/compile/", ".ptx"), with(files, "/source/", ""));
     let mut missing = Vec::new();
     for r in &record.results {
         let named = r.compile.values().flat_map(|e| e.values()).map(|e| &e.ptx_sha256).filter(|h| !h.is_empty());
@@ -103,17 +129,5 @@ fn hashes(archive: &Archive, record: &RunRecord) -> Finding {
     }
     missing.sort();
     missing.dedup();
-    if missing.is_empty() {
-        Finding::new(
-            "sources and PTX",
-            Outcome::Holds,
-            format!("{} PTX texts and {} sources are those that the record names", ptx.len(), sources.len()),
-        )
-    } else {
-        Finding::new(
-            "sources and PTX",
-            Outcome::Fails,
-            format!("not in the archive: {}", missing.iter().take(4).cloned().collect::<Vec<_>>().join("; ")),
-        )
-    }
+    missing
 }
