@@ -69,6 +69,14 @@ const RIGHT: &[(&str, &[&str])] = &[
     ("zero_fill", &["y"]),
     ("recursion", &["x"]),
     ("chain", &["y"]),
+    ("locks", &["count", "mean", "order", "value", "sum", "mx", "mx2", "hist", "ds", "big"]),
+    ("locks_debug", &["count", "mean", "order", "value", "sum", "mx", "mx2", "hist", "ds", "big"]),
+    ("compact", &["y", "t"]),
+    ("compact_debug", &["y", "t"]),
+    ("split_k_debug", &["C"]),
+    ("merge_path", &["y"]),
+    ("functors", &["o"]),
+    ("bfs", &["dist", "parent", "sums"]),
 ];
 
 /// Runs every right kernel with these options more; `look` sees what else there is to each record.

@@ -21,7 +21,7 @@ const FORMAT: u32 = 1;
 pub enum BuildKind {
     /// `-lineinfo -DNDEBUG`
     Release,
-    /// `-lineinfo`: release, but an `assert` stays, as it does in nvcc's builds; for kernels that are nobody's candidate.
+    /// `-lineinfo`: release, but an `assert` stays, as it does in nvcc's builds, and more of C++ is taken; for kernels that are nobody's candidate.
     Asserting,
     /// `-G -DWARPSMITH_DEBUG`
     Debug,
@@ -97,7 +97,11 @@ impl CompileOptions {
         }];
         match build {
             BuildKind::Release => args.extend(["-lineinfo".to_owned(), "-DNDEBUG".to_owned()]),
-            BuildKind::Asserting => args.push("-lineinfo".to_owned()),
+            // What is annotated for nobody is taken for the device (generic lambdas, what a class has of itself), and 128-bit numbers
+            // are there, as nvcc's users have them.
+            BuildKind::Asserting => {
+                args.extend(["-lineinfo", "--device-as-default-execution-space", "--device-int128"].map(str::to_owned))
+            }
             BuildKind::Debug => args.extend(["-G".to_owned(), "-DWARPSMITH_DEBUG".to_owned()]),
         }
         if let Some(n) = self.maxrregcount {

@@ -180,6 +180,17 @@ fn debug_code_in_a_release_build_is_reported_and_a_debug_build_is_another_artifa
 }
 
 #[test]
+fn kernels_that_are_nobodys_candidate_may_have_more_of_cpp() {
+    let Some(compiler) = toolkit("kernels_that_are_nobodys_candidate_may_have_more_of_cpp") else { return };
+    let source = "struct Square { template <class T> T operator()(T x) const { return x * x; } };\n\
+                  extern \"C\" __global__ void k(unsigned long long* x) {\n  auto high = [](auto a, auto b) { return (unsigned __int128)a * b >> 64; };\n\
+                  x[0] = high(x[1], Square()(x[2]));\n}\n";
+    let mut r = entry(request(source), "k");
+    r.build = BuildKind::Asserting;
+    assert!(compile(&compiler, &r).unwrap().ptx.contains("mul.hi.u64"));
+}
+
+#[test]
 fn files_of_the_candidate_and_built_in_headers_are_found() {
     let Some(compiler) = toolkit("files_of_the_candidate_and_built_in_headers_are_found") else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -31,6 +31,8 @@ const LOCAL_GAP: u32 = 256;
 pub const POLLS: u32 = 32;
 /// How often an adversarial schedule puts a CTA aside, and after how many of its first atomics and strong accesses it may.
 const MAX_PARKS: u32 = 4;
+/// How often it does so after a CTA has published something.
+const MAX_PUBLISHED: u32 = 64;
 const MAX_CHANCES: u32 = 64;
 
 /// How far a CTA has come.
@@ -124,8 +126,17 @@ pub struct Cta<'m> {
     pub known: Vec<Known>,
     /// What was seen of writes that no fence parts from those before them.
     pub seen: Vec<Known>,
+    /// Loads that were only guesses.
+    pub guesses: exec::Guesses,
     /// An atomic or a strong access of global memory has been made since [`Cta::put_aside`] was asked.
     pub spoke: bool,
+    /// What a fence of GPU scope covers has been released.
+    pub published: bool,
+    publishings: u32,
+    /// It has waited for others: an adversarial schedule lets it look once, and others go first.
+    waited: bool,
+    peeks: bool,
+    peeked: bool,
     parked: bool,
     parks: u32,
     chances: u32,
@@ -173,7 +184,13 @@ impl<'m> Cta<'m> {
             fences: 0,
             known: Vec::new(),
             seen: Vec::new(),
+            guesses: exec::Guesses::default(),
             spoke: false,
+            published: false,
+            publishings: 0,
+            waited: false,
+            peeks: false,
+            peeked: false,
             parked: false,
             parks: 0,
             chances: 0,
@@ -199,6 +216,7 @@ impl<'m> Cta<'m> {
     /// Runs until the CTA is done, or only polls.
     pub fn resume(&mut self, warps: &mut [Warp]) -> Progress {
         let order = std::mem::take(&mut self.order);
+        self.peeks = std::mem::take(&mut self.waited) && self.m.options.schedule_seed > 1;
         let progress = self.rounds(&order, warps);
         self.order = order;
         progress
@@ -234,11 +252,16 @@ impl<'m> Cta<'m> {
                 waiting &= w.yielded || w.pause != Pause::Turn;
                 polls = polls.max(w.polls);
                 self.release(warps);
-                if self.fault.is_some() || self.parked {
+                if self.fault.is_some() || self.parked || self.peeked {
                     break;
                 }
             }
             if self.fault.is_some() {
+                break;
+            }
+            if std::mem::take(&mut self.peeked) {
+                // It has looked once: others that wait for the same look too, before it goes on.
+                stalled = true;
                 break;
             }
             if std::mem::take(&mut self.parked) {
@@ -255,6 +278,7 @@ impl<'m> Cta<'m> {
                 // Whether it polls in vain is for the grid to say, not for the number of its turns.
                 self.idle_rounds = 0;
                 stalled = true;
+                self.waited = true;
                 break;
             }
             if !idle {
@@ -269,7 +293,7 @@ impl<'m> Cta<'m> {
         }
         self.m.return_budget(granted);
         match (aside, stalled) {
-            (true, _) => Progress::Aside(self.parks),
+            (true, _) => Progress::Aside(self.parks.max(1)),
             (false, true) => Progress::Stalled,
             (false, false) => Progress::Done,
         }
@@ -280,6 +304,16 @@ impl<'m> Cta<'m> {
     pub fn put_aside(&mut self) -> bool {
         self.spoke = false;
         let seed = self.m.options.schedule_seed;
+        let published = std::mem::take(&mut self.published);
+        if std::mem::take(&mut self.peeks) {
+            self.peeked = true;
+            return true;
+        }
+        if published && seed > 1 && self.m.ctas > 1 && self.publishings < MAX_PUBLISHED {
+            self.publishings += 1;
+            self.parked = true;
+            return true;
+        }
         if seed <= 1 || self.parks >= MAX_PARKS || self.chances >= MAX_CHANCES || self.m.ctas == 1 {
             return false;
         }
@@ -322,6 +356,8 @@ impl<'m> Cta<'m> {
         self.known.clear();
         self.seen.clear();
         (self.spoke, self.parked, self.parks, self.chances) = (false, false, 0, 0);
+        (self.published, self.publishings) = (false, 0);
+        (self.waited, self.peeks, self.peeked) = (false, false, false);
         let before = self.shared.reset(m.shared_bytes as usize, m.warps);
         if !self.detects {
             self.shared.mark(0, m.shared_bytes as usize, DEFINED);
@@ -348,7 +384,9 @@ impl<'m> Cta<'m> {
             w.clock[w.index] = first;
             w.fenced.clear();
             w.seen.clear();
+            w.loads.clear();
             w.told.set(false);
+            w.fresh_fence.set(false);
             w.plain_since_fence.set(false);
             w.passed = 0;
             w.committed = [0; 32];
@@ -371,7 +409,8 @@ impl<'m> Cta<'m> {
         let local_base = if w.frames.is_empty() { 0 } else { (used + LOCAL_GAP).next_multiple_of(256) };
         w.local.resize(local_base + f.local_bytes);
         let base = w.regs.push_window(f.rows as usize);
-        w.frames.push(Frame { function, parent, base, local_base, depth });
+        let local_end = local_base + f.local_bytes;
+        w.frames.push(Frame { function, parent, base, local_base, local_end, depth });
         self.fill(w, function, local_base, u32::MAX);
         (w.frames.len() - 1) as u32
     }

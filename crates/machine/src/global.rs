@@ -495,10 +495,21 @@ impl Releases {
 
     /// A strong read or an atomic: what was released at the address so far.
     pub fn acquire(&self, address: u64, known: &mut Vec<Known>, warp: usize, clock: &[u32]) -> Option<Arc<Released>> {
+        let what = self.so_far(address)?;
+        self.learn(address, &what, known, warp, clock);
+        Some(what)
+    }
+
+    /// The same, for who does not acquire it yet.
+    pub fn so_far(&self, address: u64) -> Option<Arc<Released>> {
         if !self.any.load(Relaxed) {
             return None;
         }
-        let what = self.by_address.lock().unwrap_or_else(|e| e.into_inner()).get(&granule(address))?.clone();
+        self.by_address.lock().unwrap_or_else(|e| e.into_inner()).get(&granule(address)).cloned()
+    }
+
+    /// A warp acquires what it has read of.
+    pub fn learn(&self, address: u64, what: &Arc<Released>, known: &mut Vec<Known>, warp: usize, clock: &[u32]) {
         let address = granule(address);
         let since = clock[warp];
         let room = known.len() < MAX_KNOWN;
@@ -506,7 +517,7 @@ impl Releases {
         match (mine.next(), mine.next()) {
             // What is newer holds what is older. Of several intervals the first and the latest are kept apart; in between, the
             // earlier one is taken to have known it already.
-            (Some(k), None) | (_, Some(k)) if Arc::ptr_eq(&k.what, &what) => {}
+            (Some(k), None) | (_, Some(k)) if Arc::ptr_eq(&k.what, what) => {}
             (Some(k), None) if k.since == since => k.what = what.clone(),
             (_, Some(k)) => k.what = what.clone(),
             _ if !room => {
@@ -516,7 +527,6 @@ impl Releases {
             }
             _ => known.push(Known { what: what.clone(), address, by: warp, since }),
         }
-        Some(what)
     }
 }
 

@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicU64;
 
 use warpsmith_ptx::ast::Space;
 
-use crate::api::{Arg, Counters, End, Finding, InstructionClass, Launch, Options, Outcome, Traffic};
+use crate::api::{Arg, Counters, Detectors, End, Finding, InstructionClass, Launch, Options, Outcome, Traffic};
 use crate::code::{AtomOp, AtomTy, Class, Code, Op, RowId, RowInit};
 use crate::cta::{Fault, MAX_PRINTED};
 use crate::decode::{InitTarget, param_layout_of};
-use crate::exec::{FUNCTION_HANDLES, MAX_ROWS, traffic};
+use crate::exec::{FUNCTION_HANDLES, Guesses, MAX_ROWS, guesses_possible, traffic};
 use crate::findings::{Findings, MAX_FINDINGS};
 use crate::global::GlobalShadow;
 use crate::local::MAX_LOCAL;
@@ -65,7 +65,8 @@ fn prepare(program: &Program, memory: &mut Memory, launch: &Launch, options: &Op
     };
     let layout = program.shared_layout(entry);
     let shared_bytes = check_dimensions(launch, info, &layout, options)?;
-    for f in program.reachable(entry) {
+    // What only a call through a pointer may reach ends the run when it is executed.
+    for f in program.named(entry) {
         let f = &program.code().functions[f];
         if let Some((pc, what)) = &f.unsupported {
             return Err(End::Unsupported { what: what.clone(), site: program.code().sites.get(*pc as usize).cloned() });
@@ -254,6 +255,7 @@ pub(crate) struct Collected {
     pub divergent_instructions: u64,
     pub divergent_branches: u64,
     pub traffic: Vec<Traffic>,
+    pub guesses: Guesses,
 }
 
 fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p: Prepared) -> Outcome {
@@ -301,6 +303,7 @@ fn run(program: &Program, memory: &Memory, launch: &Launch, options: &Options, p
         progress: AtomicU64::new(0),
         vain_at: (0..workers).map(|_| AtomicU64::new(worker::BUSY)).collect(),
         global: GlobalShadow::new(buffers),
+        guesses: options.detectors == Detectors::On && guesses_possible(program.code()),
     };
     let next = AtomicU64::new(0);
     let all = Mutex::new(Collected { counts: vec![0; machine.code.instrs.len()], ..Collected::default() });
@@ -343,6 +346,7 @@ fn finish(program: &Program, machine: &Machine, mut all: Collected) -> Outcome {
         }
         break;
     }
+    all.guesses.apply(code, &mut findings);
     let mut counters = count(program, machine, &all.counts, all.lane_instructions);
     let reachable = program.reachable(machine.entry);
     let range = reachable.into_iter().flat_map(|f| {

@@ -61,6 +61,8 @@ pub struct Machine<'a> {
     /// For each host thread: the `progress` since which all of its CTAs polled in vain.
     pub vain_at: Vec<AtomicU64>,
     pub global: GlobalShadow,
+    /// Whether loads are remembered that atomic operations may check.
+    pub guesses: bool,
 }
 
 impl Machine<'_> {

@@ -134,7 +134,12 @@ impl Program {
 
     /// The entry and all it may call.
     pub(crate) fn reachable(&self, entry: usize) -> Vec<usize> {
-        reachable(&self.decoded.code, entry)
+        reachable(&self.decoded.code, entry, true)
+    }
+
+    /// The same without what only calls through pointers may reach: destructors in tables of virtual functions, say.
+    pub(crate) fn named(&self, entry: usize) -> Vec<usize> {
+        reachable(&self.decoded.code, entry, false)
     }
 
     pub(crate) fn shared_layout(&self, entry: usize) -> SharedLayout {
@@ -142,13 +147,13 @@ impl Program {
     }
 }
 
-fn reachable(code: &Code, entry: usize) -> Vec<usize> {
+fn reachable(code: &Code, entry: usize, pointers: bool) -> Vec<usize> {
     let mut found = vec![entry];
     let mut n = 0;
     while n < found.len() {
         let f = &code.functions[found[n]];
         let mut next = f.callees.clone();
-        if f.indirect_calls {
+        if pointers && f.indirect_calls {
             next.extend(
                 (0..code.functions.len()).filter(|&k| !code.functions[k].is_entry && code.functions[k].has_body),
             );
@@ -164,7 +169,7 @@ fn reachable(code: &Code, entry: usize) -> Vec<usize> {
 }
 
 fn shared_layout(decoded: &DecodedModule, entry: usize) -> SharedLayout {
-    let functions = reachable(&decoded.code, entry);
+    let functions = reachable(&decoded.code, entry, true);
     let used = |v: &ModuleVariable| v.space == Space::Shared && v.used_by.iter().any(|f| functions.contains(f));
     let mut layout = SharedLayout::default();
     let sized = |v: &ModuleVariable| !(v.is_extern || v.bytes == 0);

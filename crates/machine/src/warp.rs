@@ -5,9 +5,11 @@
 //! round and round while others could run steps back behind them, so that a lane may wait for another of its warp.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use crate::code::Pc;
 use crate::cta::POLLS;
+use crate::global::Released;
 use crate::local::Local;
 use crate::registers::Registers;
 
@@ -41,6 +43,8 @@ pub struct Frame {
     /// Where its window of registers starts.
     pub base: usize,
     pub local_base: u32,
+    /// Where its local memory ends.
+    pub local_end: u32,
     pub depth: u32,
 }
 
@@ -75,8 +79,12 @@ pub struct Warp {
     pub fenced: Vec<u32>,
     /// Whether it has made a strong store of global memory.
     pub told: std::cell::Cell<bool>,
-    /// Addresses of relaxed loads since its last fence.
-    pub seen: Vec<u64>,
+    /// Addresses of relaxed loads since its last fence, and what had been released there.
+    pub seen: Vec<(u64, Arc<Released>)>,
+    /// Its latest plain loads, in kernels whose atomic operations may check what they gave.
+    pub loads: Vec<crate::exec::GuessedLoad>,
+    /// Nothing has been released since its last fence of GPU scope.
+    pub fresh_fence: Cell<bool>,
     /// A plain write of global memory since this warp's own last fence.
     pub plain_since_fence: Cell<bool>,
     /// Lanes that ran on behind a barrier at which others of this warp wait.
@@ -106,7 +114,9 @@ impl Warp {
             clock: Vec::new(),
             fenced: Vec::new(),
             seen: Vec::new(),
+            loads: Vec::new(),
             told: std::cell::Cell::new(false),
+            fresh_fence: Cell::new(false),
             plain_since_fence: Cell::new(false),
             passed: 0,
             committed: [0; 32],
@@ -171,24 +181,43 @@ impl Warp {
         }
     }
 
+    /// Whether a group is in a frame, or will come back to it.
+    fn uses(&self, n: usize) -> bool {
+        self.groups.iter().any(|g| {
+            let mut at = Some(g.frame);
+            while let Some(f) = at {
+                if f as usize == n {
+                    return true;
+                }
+                at = self.frames[f as usize].parent.map(|p| p.0);
+            }
+            false
+        })
+    }
+
+    /// The frame of a function for lanes that call it, if there is one already: that of other lanes which made the same call, so that
+    /// they can meet there as they would in code that is written out in its place; else one that nobody is in any more.
+    pub fn open_frame(&mut self, function: usize, caller: (u32, Pc)) -> Option<u32> {
+        if self.groups.len() == 1 {
+            return None;
+        }
+        let of = |f: &Frame| f.function == function;
+        if let Some(n) = self.frames.iter().position(|f| of(f) && f.parent == Some(caller)) {
+            return Some(n as u32);
+        }
+        let n = (1..self.frames.len()).find(|n| of(&self.frames[*n]) && !self.uses(*n))?;
+        let depth = self.frames[caller.0 as usize].depth + 1;
+        self.frames[n] = Frame { parent: Some(caller), depth, ..self.frames[n] };
+        Some(n as u32)
+    }
+
     /// Drops frames that no group is in any more.
     pub fn drop_frames(&mut self) {
-        let used = |frames: &[Frame], groups: &[Group], n: usize| {
-            groups.iter().any(|g| {
-                let mut at = Some(g.frame);
-                while let Some(f) = at {
-                    if f as usize == n {
-                        return true;
-                    }
-                    at = frames[f as usize].parent.map(|p| p.0);
-                }
-                false
-            })
-        };
-        while self.frames.len() > 1 && !used(&self.frames, &self.groups, self.frames.len() - 1) {
+        while self.frames.len() > 1 && !self.uses(self.frames.len() - 1) {
             if let Some(f) = self.frames.pop() {
                 self.regs.truncate(f.base);
-                self.local.resize(f.local_base);
+                // The gap before it goes too.
+                self.local.resize(self.frames.last().map_or(0, |f| f.local_end));
             }
         }
     }

@@ -75,6 +75,7 @@ pub(crate) fn work(machine: &Machine, thread: usize, ctas: u64, next: &AtomicU64
         for (sum, n) in all.counts.iter_mut().zip(&r.cta.counts) {
             *sum += n;
         }
+        all.guesses.append(&r.cta.guesses);
         all.lane_instructions += r.cta.lane_instructions;
         all.divergent_instructions += r.cta.divergent_instructions;
         all.divergent_branches += r.cta.divergent_branches;

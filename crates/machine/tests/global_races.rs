@@ -71,6 +71,79 @@ fn a_word_that_another_cta_reads() {
 }
 
 #[test]
+fn a_race_between_two_barriers_of_the_grid() {
+    // Whoever polls sees the barrier's word only when others have run on to the next barrier, and so would be ordered after all that they
+    // did on the way: adversarial schedules let everybody look before anybody goes on.
+    let barrier = |n: u32| {
+        format!(
+            "membar.gl;\natom.global.add.u32 %r20, [%rd0+2048], 1;\nWAIT{n}:\nld.acquire.gpu.global.u32 %r21, [%rd0+2048];\n\
+             setp.lt.u32 %p3, %r21, {};\n@%p3 bra WAIT{n};\n",
+            3 * n
+        )
+    };
+    let (mine, next) = (word("%r1"), "add.u32 %r2, %r1, 1;\nrem.u32 %r2, %r2, 3;\n".to_string() + &word("%r2"));
+    let body = |between: &str| {
+        let (store, load) =
+            (format!("{mine}st.global.u32 [%rd2], %r1;\n"), format!("{next}ld.global.u32 %r63, [%rd2];\n"));
+        format!("{}{store}{between}{load}{}", barrier(1), barrier(3))
+    };
+    // The second barrier of the right one; the wrong one counts on without it.
+    let (wrong, right) = (body("red.global.add.u32 [%rd0+2048], 1;\n"), body(&barrier(2)));
+    for seed in [2, 3, 9] {
+        let found = races(&go(&wrong, 3, 1, 1, seed));
+        assert!(found.iter().any(|f| f.2 == Severity::Error), "seed {seed}: {found:?}");
+    }
+    for (threads, seed) in [(1, 0), (1, 2), (1, 3), (2, 0), (2, 9)] {
+        let r = go(&right, 3, 1, threads, seed);
+        assert_eq!(
+            (&r.outcome.end, &r.outcome.findings[..]),
+            (&End::Completed, &[][..]),
+            "{threads} threads, seed {seed}"
+        );
+    }
+}
+
+/// `old = *p; do { seen = old; old = OP(p, seen, seen + 1); } while (seen != old);` in `space`, of a word that begins as zero.
+fn guessed(space: &str, at: &str, operation: &str) -> String {
+    format!(
+        "ld.{space}.u32 %r2, [{at}];\nAGAIN:\nmov.u32 %r3, %r2;\nadd.u32 %r4, %r3, 1;\n{}\nsetp.ne.u32 %p1, %r2, %r3;\n@%p1 bra AGAIN;\n",
+        operation.replace("OP", &format!("atom.{space}"))
+    )
+}
+
+#[test]
+fn a_guess_that_an_atomic_operation_checks() {
+    let verified = guessed("global", "%rd0", "OP.cas.b32 %r2, [%rd0], %r3, %r4;");
+    // What is exchanged was not compared with anything: increments are lost.
+    let exchanged = "ld.global.u32 %r2, [%rd0];\nadd.u32 %r4, %r2, 1;\natom.global.exch.b32 %r5, [%rd0], %r4;\n";
+    twins(exchanged, &verified, 3, 64, "atom.global.exch.b32", "ld.global.u32");
+    // A plain read of what others count with atomics is no guess.
+    let counted = "ld.global.u32 %r63, [%rd0];\natom.global.add.u32 %r5, [%rd0], 1;\n";
+    twins(counted, "atom.global.add.u32 %r5, [%rd0], 1;\n", 3, 64, "atom.global.add.u32", "ld.global.u32");
+    // To look first at a maximum that only grows is a note.
+    let look = "ld.global.u32 %r2, [%rd0];\nadd.u32 %r3, %r0, 1;\nsetp.lt.u32 %p1, %r2, %r3;\n@%p1 red.global.max.u32 [%rd0], %r3;\n";
+    for threads in [1, 2] {
+        let r = go(look, 3, 64, threads, 0);
+        let found = races(&r);
+        assert!(!found.is_empty() && found.iter().all(|f| f.2 == Severity::Note), "{found:?}");
+    }
+}
+
+#[test]
+fn a_guess_in_shared_memory() {
+    let body = |operation: &str| {
+        let begin = ".shared .align 4 .b8 s[4];\nmov.u32 %r9, s;\nsetp.eq.u32 %p0, %r0, 0;\n@%p0 st.shared.u32 [%r9], 0;\nbar.sync 0;\n";
+        let end = "bar.sync 0;\nld.shared.u32 %r63, [%r9];\n";
+        format!("{begin}{}{end}", guessed("shared", "%r9", operation))
+    };
+    let r = go(&body("OP.cas.b32 %r2, [%r9], %r3, %r4;"), 1, 96, 1, 0);
+    assert_eq!((&r.outcome.end, &r.outcome.findings[..]), (&End::Completed, &[][..]));
+    assert_eq!(r.words(), [96; 96]);
+    let lost = go(&body("OP.exch.b32 %r5, [%r9], %r4;\nmov.u32 %r2, %r3;"), 1, 96, 1, 0);
+    assert!(lost.kinds().contains(&"shared_race"), "{:?}", lost.kinds());
+}
+
+#[test]
 fn the_same_value_is_a_note() {
     let r = go("st.global.u32 [%rd0], 7;\n", 4, 1, 1, 0);
     assert_eq!(races(&r), [("st.global.u32".into(), Some("st.global.u32".into()), Severity::Note)]);

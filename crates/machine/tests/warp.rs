@@ -123,6 +123,34 @@ fn a_function_reads_its_parameters_through_their_address() {
 }
 
 #[test]
+fn calls_in_a_loop_need_no_more_memory_than_one() {
+    // Odd lanes call f, even ones g, which both have something on the stack; now and then a lane is behind.
+    let f = |name: &str, add: u32| {
+        format!(
+            ".func (.param .b32 back) {name}(.param .b32 n)\n{{\n{REGISTERS}.local .align 4 .b8 own[64];\nld.param.u32 %r1, [n];\nst.local.u32 [own+8], %r1;\n\
+             ld.local.u32 %r2, [own+8];\nadd.u32 %r2, %r2, {add};\nst.param.b32 [back], %r2;\nret;\n}}\n"
+        )
+    };
+    let call = |name: &str| {
+        format!(
+            "{{\n.param .b32 arg;\n.param .b32 ret0;\nst.param.b32 [arg], %r63;\ncall.uni (ret0), {name}, (arg);\nld.param.b32 %r63, [ret0];\n}}\n"
+        )
+    };
+    let text = module(&format!(
+        "{}{}.visible .entry k(.param .u64 in, .param .u64 out)\n{{\n{REGISTERS}ld.param.u64 %rd1, [out];\nmov.u32 %r0, %tid.x;\nmov.u32 %r63, 0;\nmov.u32 %r1, 0;\n\
+         and.b32 %r2, %r0, 1;\nsetp.eq.u32 %p0, %r2, 0;\nLOOP:\n@%p0 bra EVEN;\n{}bra NEXT;\nEVEN:\n{}NEXT:\nadd.u32 %r1, %r1, 1;\nsetp.lt.u32 %p1, %r1, 5000;\n\
+         @%p1 bra LOOP;\nmul.wide.u32 %rd30, %r0, 4;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;\nret;\n}}",
+        f("f", 1),
+        f("g", 2),
+        call("f"),
+        call("g")
+    ));
+    let r = run(&text, &[0; 4], 128, 32);
+    assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{:?}", r.outcome.findings);
+    assert_eq!(r.words(), (0..32).map(|l| if l % 2 == 0 { 10_000 } else { 5000 }).collect::<Vec<_>>());
+}
+
+#[test]
 fn calls_through_a_pointer_reach_the_right_function() {
     let f = |name: &str, add: u32| {
         format!(
@@ -173,6 +201,28 @@ fn lanes_that_call_one_after_the_other_meet_in_the_function() {
         assert_eq!(r.kinds(), ["uninitialized_read"], "{before}: {:#?}", r.outcome.findings);
         assert_eq!(r.outcome.findings[0].lane, Some(0), "{before}");
     }
+}
+
+#[test]
+fn what_only_a_table_of_functions_names_need_not_be_there() {
+    // The destructor that frees, of a class with virtual functions whose objects lie on the stack.
+    let program = |called: &str| {
+        module(&format!(
+            ".extern .func free(.param .b64 p)\n;\n\
+             .func (.param .b32 back) f(.param .b32 n)\n{{\n{REGISTERS}ld.param.u32 %r1, [n];\nadd.u32 %r1, %r1, 5;\nst.param.b32 [back], %r1;\nret;\n}}\n\
+             .func (.param .b32 back) gone(.param .b32 n)\n{{\n{REGISTERS}mov.u64 %rd1, 0;\n{{\n.param .b64 p0;\nst.param.b64 [p0], %rd1;\ncall.uni free, (p0);\n}}\n\
+             st.param.b32 [back], 0;\nret;\n}}\n\
+             .global .align 8 .u64 table[2] = {{f, gone}};\n\
+             .visible .entry k(.param .u64 in, .param .u64 out)\n{{\n{REGISTERS}ld.param.u64 %rd1, [out];\nmov.u32 %r0, %tid.x;\nld.global.u64 %rd4, [table+{called}];\n{{\n\
+             .param .b32 arg;\n.param .b32 ret0;\nst.param.b32 [arg], %r0;\nproto: .callprototype (.param .b32 _) _ (.param .b32 _);\n\
+             call (ret0), %rd4, (arg), proto;\nld.param.b32 %r63, [ret0];\n}}\nmul.wide.u32 %rd30, %r0, 4;\nadd.u64 %rd31, %rd1, %rd30;\nst.global.u32 [%rd31], %r63;\nret;\n}}"
+        ))
+    };
+    let r = run(&program("0"), &[0; 4], 128, 32);
+    assert_eq!((&r.outcome.end, r.kinds()), (&End::Completed, vec![]), "{:?}", r.outcome.findings);
+    assert_eq!(r.words(), (5..37).collect::<Vec<_>>());
+    let end = run(&program("8"), &[0; 4], 128, 32).outcome.end;
+    assert!(matches!(&end, End::Unsupported { what, .. } if what.contains("free")), "{end:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::api::FindingKind;
 use crate::code::{Area, AtomOp, AtomTy, AtomicOp, Instr, Pc, RowId};
 use crate::cta::Cta;
 use crate::exec::global_races::{self, Lanes, Learns};
+use crate::exec::guesses;
 use crate::exec::lane_float::{self, FloatOp};
 use crate::exec::memory::{address_undefined, addresses, areas, bad_access, in_flight, race, synchronise};
 use crate::exec::rare::lanes_of;
@@ -141,6 +142,7 @@ fn element(
     for (area, mask) in areas(op.area, &mut places, m) {
         for l in lanes_of(mask) {
             let (b, c) = (w.regs.lane(row, bytes == 8, l) & cut(bytes), w.regs.lane(op.c, bytes == 8, l) & cut(bytes));
+            guesses::atomic(cta, w, op.op, (op.area, at[l]), l, b);
             let undefined = (w.regs.poison(row) | w.regs.poison(op.c)) >> l & 1 != 0;
             let (value, known) = match area {
                 Area::Shared => in_shared(cta, w, op, pc, l, places[l], b, c, undefined),

@@ -116,7 +116,7 @@ fn enter(
             CallValue::Local { .. } => [(0, 0); 32],
         })
         .collect();
-    let frame = match open(w, function, (caller, pc)) {
+    let frame = match w.open_frame(function, (caller, pc)) {
         Some(frame) => {
             cta.reenter(w, frame, m);
             frame
@@ -141,15 +141,6 @@ fn enter(
     }
     w.groups[at] = Group { pc: callee.start, mask: m, frame, ..group };
     Step::Switch
-}
-
-/// The activation in which other lanes of the warp are that made the same call: whoever comes later joins them, so that they can
-/// meet in the function as they would in code that is written out in its place.
-fn open(w: &Warp, function: usize, caller: (u32, Pc)) -> Option<u32> {
-    if w.groups.len() == 1 {
-        return None;
-    }
-    w.frames.iter().position(|f| f.function == function && f.parent == Some(caller)).map(|n| n as u32)
 }
 
 pub fn ret(cta: &mut Cta, w: &mut Warp, at: usize, pc: Pc, mask: u32, m: u32) -> Step {

@@ -12,7 +12,7 @@ use crate::cta::Cta;
 use crate::exec::memory::synchronise;
 use crate::exec::nearly::{self, Apart};
 use crate::exec::rare::lanes_of;
-use crate::global::{Agent, Clash, MAX_CTA};
+use crate::global::{Agent, Clash, MAX_CTA, Released};
 use crate::memory::Buffer;
 use crate::warp::Warp;
 
@@ -238,10 +238,12 @@ fn find_same_place(cta: &mut Cta, w: &Warp, pc: Pc, lanes: Lanes, compare: impl 
 pub fn fence(cta: &mut Cta, w: &mut Warp, gpu: bool) {
     cta.fences += 1;
     if gpu {
-        for address in std::mem::take(&mut w.seen) {
-            learn(cta, w, address);
+        for (address, what) in std::mem::take(&mut w.seen) {
+            cta.m.global.releases.learn(address, &what, &mut cta.known, w.index, &w.clock);
+            join(w, &what, cta.linear);
         }
         w.fenced.clone_from(&w.clock);
+        w.fresh_fence.set(true);
         w.plain_since_fence.set(false);
         w.clock[w.index] = cta.shared.tick();
     }
@@ -257,6 +259,7 @@ pub fn release(cta: &mut Cta, w: &mut Warp, address: u64, release: bool, narrow:
         return;
     }
     let clock = if release {
+        cta.published = true;
         w.clock.clone()
     } else if w.fenced.is_empty() {
         if w.told.get() && cta.linear <= MAX_CTA {
@@ -266,6 +269,7 @@ pub fn release(cta: &mut Cta, w: &mut Warp, address: u64, release: bool, narrow:
         }
         return;
     } else {
+        cta.published |= w.fresh_fence.replace(false);
         let mut clock = w.fenced.clone();
         if !w.plain_since_fence.get() {
             clock[w.index] = w.clock[w.index];
@@ -303,16 +307,28 @@ pub fn acquire(cta: &mut Cta, w: &mut Warp, address: u64, learns: Learns) {
     match learns {
         Learns::Now => learn(cta, w, address),
         Learns::OfItsCta => {}
-        Learns::AtAFence if w.seen.contains(&address) => {}
-        Learns::AtAFence if w.seen.len() < MAX_SEEN => w.seen.push(address),
-        Learns::AtAFence => learn(cta, w, address),
+        // What had been released when it was read: not what others do between the read and the fence.
+        Learns::AtAFence => {
+            let Some(what) = cta.m.global.releases.so_far(address) else { return };
+            match w.seen.iter().position(|s| s.0 == address) {
+                Some(n) => w.seen[n].1 = what,
+                None if w.seen.len() < MAX_SEEN => w.seen.push((address, what)),
+                None => learn(cta, w, address),
+            }
+        }
     }
 }
 
 /// Takes over what others released at the address.
 fn learn(cta: &mut Cta, w: &mut Warp, address: u64) {
-    let found: Option<Arc<_>> = cta.m.global.releases.acquire(address, &mut cta.known, w.index, &w.clock);
-    if let Some(own) = found.as_ref().and_then(|r| r.of(cta.linear)) {
+    if let Some(found) = cta.m.global.releases.acquire(address, &mut cta.known, w.index, &w.clock) {
+        join(w, &found, cta.linear);
+    }
+}
+
+/// What other warps of its own CTA released.
+fn join(w: &mut Warp, what: &Arc<Released>, cta: u64) {
+    if let Some(own) = what.of(cta) {
         for (mine, theirs) in w.clock.iter_mut().zip(own) {
             *mine = (*mine).max(*theirs);
         }

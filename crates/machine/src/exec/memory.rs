@@ -9,7 +9,7 @@ use crate::code::{AddressOperand, Area, Instr, MemOp, Pc, Width};
 use crate::cta::Cta;
 use crate::exec::rare::lanes_of;
 use crate::exec::rows::versions;
-use crate::exec::{global_access, local_access, shared_access, undefined};
+use crate::exec::{global_access, guesses, local_access, shared_access, undefined};
 use crate::memory::{LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, slot_of};
 use crate::shared::Conflict;
 use crate::warp::Warp;
@@ -236,6 +236,9 @@ fn load_body(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
         return;
     }
     let mut at = addresses(w, &op.address);
+    // An address in the register that is loaded is gone afterwards.
+    let guess = cta.m.guesses && !op.strong && op.rows.len() == 1 && op.area != Area::Local;
+    let named = guess.then_some(at);
     match op.area {
         Area::Shared => shared_access::load(cta, w, op, pc, m, &at),
         Area::Local => local_access::load(cta, w, op, pc, m, &at),
@@ -251,6 +254,11 @@ fn load_body(cta: &mut Cta, w: &mut Warp, i: &Instr, pc: Pc, m: u32) {
                 }
             }
         }
+    }
+    if let Some(named) = named
+        && cta.fault.is_none()
+    {
+        guesses::loaded(w, op, pc, m, &named);
     }
 }
 

@@ -11,6 +11,7 @@ mod exact_sign;
 mod floats;
 mod global_access;
 mod global_races;
+mod guesses;
 mod ints;
 pub mod lane_convert;
 pub mod lane_float;
@@ -37,6 +38,7 @@ mod wides;
 
 pub use async_copy::Flight;
 pub use calls::{FUNCTION_HANDLES, MAX_ROWS};
+pub use guesses::{Guesses, Load as GuessedLoad, possible as guesses_possible};
 pub use mbarrier::Mbarrier;
 pub use tensor::{Scratch, product_in_registers};
 
