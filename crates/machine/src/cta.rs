@@ -135,6 +135,7 @@ pub struct Cta<'m> {
     publishings: u32,
     /// It has waited for others: an adversarial schedule lets it look once, and others go first.
     waited: bool,
+    turns: u32,
     peeks: bool,
     peeked: bool,
     parked: bool,
@@ -189,6 +190,7 @@ impl<'m> Cta<'m> {
             published: false,
             publishings: 0,
             waited: false,
+            turns: 0,
             peeks: false,
             peeked: false,
             parked: false,
@@ -216,7 +218,9 @@ impl<'m> Cta<'m> {
     /// Runs until the CTA is done, or only polls.
     pub fn resume(&mut self, warps: &mut [Warp]) -> Progress {
         let order = std::mem::take(&mut self.order);
-        self.peeks = std::mem::take(&mut self.waited) && self.m.options.schedule_seed > 1;
+        self.turns = self.turns.wrapping_add(1);
+        // Now and then it goes on at once, so that all of its warps come to their turn.
+        self.peeks = std::mem::take(&mut self.waited) && self.m.options.schedule_seed > 1 && !self.turns.is_multiple_of(4);
         let progress = self.rounds(&order, warps);
         self.order = order;
         progress
@@ -262,6 +266,7 @@ impl<'m> Cta<'m> {
             if std::mem::take(&mut self.peeked) {
                 // It has looked once: others that wait for the same look too, before it goes on.
                 stalled = true;
+                self.waited = true;
                 break;
             }
             if std::mem::take(&mut self.parked) {
@@ -357,7 +362,7 @@ impl<'m> Cta<'m> {
         self.seen.clear();
         (self.spoke, self.parked, self.parks, self.chances) = (false, false, 0, 0);
         (self.published, self.publishings) = (false, 0);
-        (self.waited, self.peeks, self.peeked) = (false, false, false);
+        (self.waited, self.turns, self.peeks, self.peeked) = (false, 0, false, false);
         let before = self.shared.reset(m.shared_bytes as usize, m.warps);
         if !self.detects {
             self.shared.mark(0, m.shared_bytes as usize, DEFINED);
