@@ -220,7 +220,8 @@ impl<'m> Cta<'m> {
         let order = std::mem::take(&mut self.order);
         self.turns = self.turns.wrapping_add(1);
         // Now and then it goes on at once, so that all of its warps come to their turn.
-        self.peeks = std::mem::take(&mut self.waited) && self.m.options.schedule_seed > 1 && !self.turns.is_multiple_of(4);
+        self.peeks =
+            std::mem::take(&mut self.waited) && self.m.options.schedule_seed > 1 && !self.turns.is_multiple_of(4);
         let progress = self.rounds(&order, warps);
         self.order = order;
         progress
