@@ -1,6 +1,7 @@
 """The choice of a kernel, as rows. Needs neither torch nor a GPU."""
 import importlib.util
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -23,6 +24,15 @@ ROWS = [
     ((8, 64, 2, 1, 16384, 128, False, True), "split"),     # 32 packed rows
     ((4, 16, 16, 4096, 4096, 128, False, False), "split"),  # scales by block of tokens
 ]
+
+
+class Import(unittest.TestCase):
+    def test_without_torch_it_says_what_is_missing(self):
+        package = str(_path.parents[2])
+        said = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {package!r}); import warpsmith; import warpsmith.attention"],
+                              capture_output=True, text=True)
+        self.assertEqual(said.returncode, 1)
+        self.assertIn("ImportError: warpsmith.attention works on PyTorch's tensors", said.stderr)
 
 
 class Choice(unittest.TestCase):

@@ -8,6 +8,11 @@
 values; `sdpa_fp8_varlen` takes sequences one behind another, `decode_fp8` caches, paged or not. All run on the current stream, can be captured
 in CUDA graphs, and are `torch.ops.warpsmith.*` inside of torch.compile. Within `checked()` values on the device are looked at too.
 """
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as e:
+    raise ImportError("warpsmith.attention works on PyTorch's tensors, and there is no PyTorch here: pip install 'warpsmith[torch]', or torch for your CUDA") from e
+
 from ._call import sdpa_fp8
 from ._dropin import sdpa
 from ._pack import PackedKV, pack_kv, quantize_fp8, sdpa_fp8_packed
