@@ -14,12 +14,12 @@
 //!         "out_inverse_scale", "out_kind", "group", "page_size", "total_q", "Sq", "Sk", "causal", "q_stride_b", "q_stride_h", "q_stride_s", "k_stride_b", "k_stride_h",
 //!         "k_stride_s", "out_stride_b", "out_stride_h", "out_stride_s", "q_scale_b", "q_scale_h", "q_scale_t", "k_scale_b", "k_scale_h", "k_scale_t"]
 
-// @NAME@: attention over every layout of the task fp8_attention, one warp for each query. Right and slow: change it, and run the gates after each step.
+// @NAME@: attention over the layouts of the task fp8_attention that bring k and v as codes with scales, one warp for each query. Right and slow: change it, and run the gates after each step.
 //
 //   out = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v;  a query that sees no key gives 0, and -inf in lse.
 //
 // Where tokens lie comes as strides over (batch or page, head, token); tensors that a layout does not have are null. Take only the layouts that
-// you want to judge, and drop the arguments of the others. What there is besides: `warpsmith list`.
+// you want to judge, and drop the arguments of the others. Besides there are `packed` (with the means of k and v) and `wide` (k and v in bf16): `warpsmith list`.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
