@@ -285,6 +285,12 @@ impl GlobalShadow {
         forgotten.keep(word, cell, |c| c >> AGENT == cell >> AGENT && c & BYTES & !cell == 0);
     }
 
+    /// A conflict with an access that the word's cells have forgotten.
+    #[inline(always)]
+    fn forgotten(&self, kept: &Forgotten, word: usize, mask: u64, write: bool, me: &Agent) -> Option<Clash> {
+        kept.find(word, |c| !self.harmless(c, mask, me)).map(|c| self.clash(c, word, write))
+    }
+
     /// The write that a read of this range, marked before and with a [`SeqCst`] fence in between, is not ordered with.
     #[inline(always)]
     pub fn last_write(&self, slot: usize, bytes: u64, at: usize, len: usize, me: &Agent) -> Option<Clash> {
@@ -295,8 +301,9 @@ impl GlobalShadow {
             if !self.harmless(w, mask, me) {
                 return Some(self.clash(w, word, true));
             }
-            if let Some(w) = cells.other_writes.find(word, |w| !self.harmless(w, mask, me)) {
-                return Some(self.clash(w, word, true));
+            let found = self.forgotten(&cells.other_writes, word, mask, true, me);
+            if found.is_some() {
+                return found;
             }
         }
         None
@@ -363,11 +370,7 @@ impl GlobalShadow {
             if found.is_none() && !self.harmless(old, mask, me) {
                 found = Some(self.clash(old, word, true));
             }
-            if found.is_none()
-                && let Some(w) = cells.other_writes.find(word, |w| !self.harmless(w, mask, me))
-            {
-                found = Some(self.clash(w, word, true));
-            }
+            found = found.or_else(|| self.forgotten(&cells.other_writes, word, mask, true, me));
             if mask == 15 {
                 cells.other_writes.clear(word);
             }
@@ -388,11 +391,7 @@ impl GlobalShadow {
                     found = Some(self.clash(r, word, false));
                 }
             }
-            if found.is_none()
-                && let Some(r) = cells.other_reads.find(word, |r| !self.harmless(r, mask, me))
-            {
-                found = Some(self.clash(r, word, false));
-            }
+            found = found.or_else(|| self.forgotten(&cells.other_reads, word, mask, false, me));
             if mask == 15 {
                 cells.other_reads.clear(word);
             }
