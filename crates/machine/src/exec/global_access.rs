@@ -259,13 +259,13 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
                 refuse(cta, w, pc, m, b, slot, t[0]);
                 return;
             }
+            if op.strong {
+                release(cta, w, m, at, op);
+            }
             traffic::global(cta, pc, m, &t, span as usize);
             let lanes = Lanes { slot, mask: m, at: &t, span: span as usize, range: shape.range(span as usize) };
             global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, t[l], l));
-            // What is released has this store in it: who sees its value may overwrite it.
-            if op.strong {
-                release(cta, w, m, at, op);
-            } else {
+            if !op.strong {
                 global_races::same_place(cta, w, pc, lanes, |l, k| lanes_apart(w, op, l, k));
             }
             for l in lanes_of(m) {
@@ -282,12 +282,12 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
                     refuse(cta, w, pc, 1 << l, b, slot, offset);
                     return;
                 }
-                let place = [offset; 32];
-                let lanes = Lanes { slot, mask: 1 << l, at: &place, span: span as usize, range: None };
-                global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, offset, l));
                 if op.strong {
                     global_races::release(cta, w, at[l], op.release, op.narrow);
                 }
+                let place = [offset; 32];
+                let lanes = Lanes { slot, mask: 1 << l, at: &place, span: span as usize, range: None };
+                global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, offset, l));
                 write(w, op, b, offset, l);
             }
         }
