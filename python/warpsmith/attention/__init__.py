@@ -15,7 +15,8 @@ except ImportError as e:
 
 from ._call import sdpa_fp8
 from ._dropin import sdpa
-from ._pack import PackedKV, pack_kv, quantize_fp8, sdpa_fp8_packed
+from ._pack import PackedKV, pack_kv, quantize_fp8
+from ._packed import sdpa_fp8_packed
 from ._ragged import decode_fp8, sdpa_fp8_varlen
 from ._values import checked
 from . import _ops   # registers torch.ops.warpsmith

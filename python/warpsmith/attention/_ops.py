@@ -5,7 +5,7 @@ same arguments as the real ones: a wrong one is found while compiling.
 """
 import torch
 
-from . import _arguments, _call, _dropin, _pack, _ragged
+from . import _arguments, _call, _dropin, _pack, _packed, _ragged
 
 _lib = torch.library.Library("warpsmith", "DEF")
 _OPTIONS = "bool causal=False, float? softmax_scale=None, ScalarType out_dtype=bfloat16, float? out_scale=None, bool return_lse=False, str mode='default'"
@@ -88,7 +88,7 @@ def _fake_pack_kv(k, v, scales="block", smooth_k=True, center_v=True):
 def _packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False,
             mode="default"):
     kv = _pack.PackedKV(k, v, k_scale, v_scale, *_means(k_mean, v_mean))
-    return _pair(_pack.sdpa_fp8_packed(q, kv, q_scale, causal=causal, softmax_scale=softmax_scale, out_dtype=out_dtype, out_scale=out_scale, return_lse=return_lse,
+    return _pair(_packed.sdpa_fp8_packed(q, kv, q_scale, causal=causal, softmax_scale=softmax_scale, out_dtype=out_dtype, out_scale=out_scale, return_lse=return_lse,
                                        mode=mode), return_lse)
 
 
