@@ -249,6 +249,29 @@ fn a_flag_hands_data_on() {
 }
 
 #[test]
+fn who_has_seen_a_flag_or_a_count_may_reset_it() {
+    // CTA 0 sets the flag, or counts; CTA 1 waits for it, and overwrites it with a plain store.
+    let body = |set: &str, wait: &str| {
+        format!(
+            "setp.ne.u32 %p0, %r1, 0;\n@%p0 bra WAIT;\n{set}\nbra END;\nWAIT:\n{wait}\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 bra WAIT;\n\
+             st.global.u32 [%rd0], 0;\nEND:\n"
+        )
+    };
+    let load = "ld.acquire.gpu.global.u32 %r3, [%rd0];";
+    let (release, fenced) =
+        ("st.release.gpu.global.u32 [%rd0], 1;", "membar.gl;\nst.relaxed.gpu.global.u32 [%rd0], 1;");
+    let relaxed = "st.relaxed.gpu.global.u32 [%rd0], 1;";
+    twins(&body(relaxed, load), &body(release, load), 2, 1, "st.relaxed.gpu.global.u32", "st.global.u32");
+    for set in
+        [fenced, "membar.gl;\natom.global.add.u32 %r4, [%rd0], 1;", "atom.release.gpu.global.add.u32 %r4, [%rd0], 1;"]
+    {
+        for (threads, seed) in [(1, 0), (1, 9), (2, 0), (2, 5)] {
+            assert_eq!(races(&go(&body(set, load), 2, 1, threads, seed)), [], "{set}");
+        }
+    }
+}
+
+#[test]
 fn every_reader_of_a_word_that_is_written_later_counts() {
     // CTAs 0 to 4 read word 8 and count themselves; CTA 5 waits for `n` of them and writes the word. Word 9 is written first, so that the
     // buffer is known to be one that is written.

@@ -247,10 +247,12 @@ fn in_global(
         });
         return None;
     }
-    global_races::release(cta, w, at, op.release, op.narrow);
+    global_races::tell(cta, w, at, op.release, op.narrow);
     let place = [offset; 32];
     let lanes = Lanes { slot, mask: 1 << l, at: &place, span: bytes, range: None };
+    // What is released has this access in it: who sees its value is ordered after it.
     global_races::write(cta, w, pc, buffer, lanes, true, |_| false);
+    global_races::release(cta, w, at, op.release, op.narrow);
     let old = update(buffer, offset, bytes, |old| combine_in_global(op.op, op.ty, old, b, c));
     if combine_in_global(op.op, op.ty, old, b, c) != old {
         cta.progressed();

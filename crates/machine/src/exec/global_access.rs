@@ -220,7 +220,20 @@ fn acquire(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32], learns: Learns) 
     }
 }
 
-/// A strong store is about to be made.
+/// A strong store comes next: once for each address.
+#[cold]
+#[inline(never)]
+fn tell(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32], op: &MemOp) {
+    let mut last = None;
+    for l in lanes_of(m) {
+        if last != Some(at[l]) {
+            global_races::tell(cta, w, at[l], op.release, op.narrow);
+            last = Some(at[l]);
+        }
+    }
+}
+
+/// A strong store, marked already, is about to be made.
 #[cold]
 #[inline(never)]
 fn release(cta: &mut Cta, w: &mut Warp, m: u32, at: &[u64; 32], op: &MemOp) {
@@ -260,12 +273,15 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
                 return;
             }
             if op.strong {
-                release(cta, w, m, at, op);
+                tell(cta, w, m, at, op);
             }
             traffic::global(cta, pc, m, &t, span as usize);
             let lanes = Lanes { slot, mask: m, at: &t, span: span as usize, range: shape.range(span as usize) };
             global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, t[l], l));
-            if !op.strong {
+            // What is released has this store in it: who sees its value may overwrite it.
+            if op.strong {
+                release(cta, w, m, at, op);
+            } else {
                 global_races::same_place(cta, w, pc, lanes, |l, k| lanes_apart(w, op, l, k));
             }
             for l in lanes_of(m) {
@@ -283,11 +299,14 @@ pub fn store(cta: &mut Cta, w: &mut Warp, op: &MemOp, pc: Pc, m: u32, at: &[u64;
                     return;
                 }
                 if op.strong {
-                    global_races::release(cta, w, at[l], op.release, op.narrow);
+                    global_races::tell(cta, w, at[l], op.release, op.narrow);
                 }
                 let place = [offset; 32];
                 let lanes = Lanes { slot, mask: 1 << l, at: &place, span: span as usize, range: None };
                 global_races::write(cta, w, pc, b, lanes, op.strong, |l| unchanged(w, op, b, offset, l));
+                if op.strong {
+                    global_races::release(cta, w, at[l], op.release, op.narrow);
+                }
                 write(w, op, b, offset, l);
             }
         }

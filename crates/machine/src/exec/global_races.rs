@@ -249,25 +249,29 @@ pub fn fence(cta: &mut Cta, w: &mut Warp, gpu: bool) {
     }
 }
 
-/// A strong write or an atomic of global memory is about to happen at `address`; `narrow`: for this CTA only.
+/// A strong write or an atomic that no fence precedes comes next, and has not been marked: what came before it is known to whoever sees it,
+/// but not ordered (see [`crate::global::GlobalShadow::stale`]).
+pub fn tell(cta: &mut Cta, w: &mut Warp, address: u64, release: bool, narrow: bool) {
+    if !narrow && !release && w.fenced.is_empty() && w.told.get() && cta.linear <= MAX_CTA {
+        let me = Agent { known: &cta.seen, ..agent(cta, w, 0, true) };
+        cta.m.global.unfenced.publish(address, &me, w.clock.clone());
+        w.clock[w.index] = cta.shared.tick();
+    }
+}
+
+/// A strong write or an atomic of global memory, marked already, is about to happen at `address`: it is part of what it releases, so that
+/// who sees its value may overwrite it. `narrow`: for this CTA only.
 pub fn release(cta: &mut Cta, w: &mut Warp, address: u64, release: bool, narrow: bool) {
     cta.spoke = true;
     if cta.fences > 0 || release {
         synchronise(cta, w, address, false, true);
     }
-    if narrow {
+    if narrow || !release && w.fenced.is_empty() {
         return;
     }
     let clock = if release {
         cta.published = true;
         w.clock.clone()
-    } else if w.fenced.is_empty() {
-        if w.told.get() && cta.linear <= MAX_CTA {
-            let me = Agent { known: &cta.seen, ..agent(cta, w, 0, true) };
-            cta.m.global.unfenced.publish(address, &me, w.clock.clone());
-            w.clock[w.index] = cta.shared.tick();
-        }
-        return;
     } else {
         cta.published |= w.fresh_fence.replace(false);
         let mut clock = w.fenced.clone();
