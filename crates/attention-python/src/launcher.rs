@@ -14,10 +14,16 @@ use warpsmith_attention::{Error, Params, RawStream};
 /// Plans that are kept; then all are forgotten.
 const MAX_PLANS: usize = 512;
 
-/// Six layouts; then the options: numbers by value, `out_dtype` and `mode` by identity.
+/// A call's tensors, at most: q, k, v, their scales, then cache_seqlens and page_table of decode_fp8.
+const TENSORS: usize = 8;
+
+/// What a tensor that is not given has for a layout: no tensor's.
+const ABSENT: Layout = [-1; 10];
+
+/// Layouts, dense calls having two that are absent; then the options: numbers by value, `out_dtype` and `mode` by identity.
 #[derive(PartialEq, Eq, Clone)]
 struct Key {
-    layouts: [Layout; 6],
+    layouts: [Layout; TENSORS],
     options: [u64; 6],
 }
 
@@ -53,27 +59,35 @@ impl Hasher for Mix {
 /// A tensor map's dimensions, strides and box.
 type MapShape = ([u64; 4], [u64; 3], [u32; 4]);
 
-/// Tensor maps' shapes, and the maps of the last call by address: encoding one takes longer than all else here.
+/// Tensor maps' shapes (a kernel that does not look at one has none for it), and the maps of the last call by address: encoding one takes
+/// longer than all else here.
 struct Maps {
-    shapes: [MapShape; 3],
+    shapes: [Option<MapShape>; 3],
     encoded: Mutex<[(u64, raw::TensorMap); 3]>,
 }
 
 impl Maps {
-    fn new(shapes: [MapShape; 3]) -> Maps {
+    fn new(shapes: [Option<MapShape>; 3]) -> Maps {
         Maps { shapes, encoded: Mutex::new([(0, raw::TensorMap([0; 16])); 3]) }
     }
 
     fn at(&self, at: [u64; 3]) -> Result<[raw::TensorMap; 3], Error> {
         let mut encoded = self.encoded.lock().unwrap_or_else(|e| e.into_inner());
         for (i, address) in at.into_iter().enumerate() {
+            let Some((dims, strides, boxes)) = self.shapes[i] else { continue };
             if encoded[i].0 != address {
-                let (dims, strides, boxes) = self.shapes[i];
                 encoded[i] = (address, raw::encode_bytes(address, dims, strides, boxes)?);
             }
         }
         Ok([encoded[0].1, encoded[1].1, encoded[2].1])
     }
+}
+
+/// A struct of a kernel's own, behind the others; the addresses of some tensors belong into it.
+struct Own {
+    words: Vec<u64>,
+    /// The word, and the tensor's place in the call.
+    addresses: Vec<(usize, usize)>,
 }
 
 struct Entry {
@@ -86,11 +100,14 @@ struct Entry {
     shared_bytes: u32,
     params: Params,
     maps: Option<Maps>,
+    own: Option<Own>,
     /// Expanded from one element: `empty_like` of these makes what a launch writes.
     out: Py<PyAny>,
     lse: Option<Py<PyAny>>,
     partial: Option<Py<PyAny>>,
     units: u32,
+    /// torch's name of the device.
+    torch_device: Py<PyAny>,
     /// Kept alive, as the key has their addresses.
     _held: (Py<PyAny>, Py<PyAny>),
 }
@@ -118,10 +135,14 @@ fn truth(x: &Bound<'_, PyAny>) -> Option<u64> {
 }
 
 impl Launcher {
-    fn key(&self, tensors: [&Bound<'_, PyAny>; 6], options: [&Bound<'_, PyAny>; 6]) -> Option<(Key, [u64; 6])> {
-        let mut key = Key { layouts: [[0; 10]; 6], options: [0; 6] };
-        let mut at = [0; 6];
-        for (i, x) in tensors.into_iter().enumerate() {
+    /// At most `TENSORS` tensors.
+    fn key(&self, tensors: &[&Bound<'_, PyAny>], options: [&Bound<'_, PyAny>; 6]) -> Option<(Key, [u64; TENSORS])> {
+        let mut key = Key { layouts: [ABSENT; TENSORS], options: [0; 6] };
+        let mut at = [0; TENSORS];
+        for (i, x) in tensors.iter().enumerate() {
+            if i > 5 && x.is_none() {
+                continue;
+            }
             (key.layouts[i], at[i]) = self.exchange.look(x)?;
         }
         let [causal, softmax_scale, out_dtype, out_scale, return_lse, mode] = options;
@@ -136,88 +157,15 @@ impl Launcher {
         ];
         Some((key, at))
     }
-}
-
-#[pymethods]
-impl Launcher {
-    /// `tensor` is torch.Tensor, `empty_like` torch's, `counters(units, device, stream)` gives a tensor of zeros.
-    #[new]
-    fn new(tensor: &Bound<'_, PyAny>, empty_like: Py<PyAny>, counters: Py<PyAny>) -> PyResult<Launcher> {
-        Ok(Launcher { exchange: Exchange::new(tensor)?, empty_like, counters, plans: RwLock::default() })
-    }
-
-    /// Remembers a plan for tensors and options of this kind. `params` is the struct's bytes; its device's context is current.
-    /// -> whether it can be called
-    #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device))]
-    fn add(
-        &self,
-        tensors: [Bound<'_, PyAny>; 6],
-        options: [Bound<'_, PyAny>; 6],
-        function: usize,
-        grid: [u32; 3],
-        block: u32,
-        shared_bytes: u32,
-        params: &[u8],
-        maps: Option<[MapShape; 3]>,
-        out: Py<PyAny>,
-        lse: Option<Py<PyAny>>,
-        partial: Option<Py<PyAny>>,
-        units: u32,
-        device: i32,
-    ) -> PyResult<bool> {
-        let Some((key, _)) = self.key(tensors.each_ref(), options.each_ref()) else { return Ok(false) };
-        if params.len() != size_of::<Params>() {
-            return Err(PyValueError::new_err("params has another size than this build's"));
-        }
-        let context = raw::context().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
-        // SAFETY: Params is plain numbers of any value, and the sizes were compared.
-        let params = unsafe { params.as_ptr().cast::<Params>().read_unaligned() };
-        // SAFETY: Python loaded it with the driver's cuModuleGetFunction and never unloads it.
-        let function = unsafe { raw::Function::from_handle(function as *mut c_void) };
-        let held = (options[2].clone().unbind(), options[5].clone().unbind());
-        let entry = Entry {
-            function,
-            context,
-            device,
-            grid,
-            block,
-            shared_bytes,
-            params,
-            maps: maps.map(Maps::new),
-            out,
-            lse,
-            partial,
-            units,
-            _held: held,
-        };
-        let mut plans = self.plans.write().unwrap_or_else(|e| e.into_inner());
-        if plans.len() >= MAX_PLANS {
-            plans.clear();
-        }
-        plans.insert(key, Arc::new(entry));
-        Ok(true)
-    }
 
     /// Launches if there is a plan for just this, on the current stream. -> out, (out, lse), or None: the long way then.
-    #[pyo3(signature = (q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, /))]
-    fn call<'py>(
+    fn run<'py>(
         &self,
         py: Python<'py>,
-        q: &Bound<'py, PyAny>,
-        k: &Bound<'py, PyAny>,
-        v: &Bound<'py, PyAny>,
-        q_scale: &Bound<'py, PyAny>,
-        k_scale: &Bound<'py, PyAny>,
-        v_scale: &Bound<'py, PyAny>,
-        causal: &Bound<'py, PyAny>,
-        softmax_scale: &Bound<'py, PyAny>,
-        out_dtype: &Bound<'py, PyAny>,
-        out_scale: &Bound<'py, PyAny>,
-        return_lse: &Bound<'py, PyAny>,
-        mode: &Bound<'py, PyAny>,
+        tensors: &[&Bound<'py, PyAny>],
+        options: [&Bound<'py, PyAny>; 6],
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let options = [causal, softmax_scale, out_dtype, out_scale, return_lse, mode];
-        let Some((key, at)) = self.key([q, k, v, q_scale, k_scale, v_scale], options) else { return Ok(None) };
+        let Some((key, at)) = self.key(tensors, options) else { return Ok(None) };
         let Some(e) = self.plans.read().unwrap_or_else(|e| e.into_inner()).get(&key).cloned() else { return Ok(None) };
         if (at[0] | at[1] | at[2]) & 15 != 0 || raw::context().ok() != Some(e.context) {
             return Ok(None);
@@ -242,11 +190,11 @@ impl Launcher {
         let partial = e.partial.as_ref().map(make).transpose()?;
         let mut arrived = 0;
         if e.units > 0 {
-            let words = self.counters.bind(py).call1((e.units, e.out.bind(py).getattr("device")?, stream as u64))?;
+            let words = self.counters.bind(py).call1((e.units, e.torch_device.bind(py), stream as u64))?;
             arrived = self.exchange.look(&words).map(|(_, at)| at).unwrap_or(0);
         }
         let mut params = e.params;
-        params.addresses[..6].copy_from_slice(&at);
+        params.addresses[..6].copy_from_slice(&at[..6]);
         params.addresses[6..].copy_from_slice(&[
             out_at,
             lse.as_ref().map_or(0, |l| l.1),
@@ -255,8 +203,7 @@ impl Launcher {
         ]);
         let stream = RawStream(stream);
         // Without the lock: a full queue makes the driver wait.
-        py.detach(|| e.launch(&mut params, [at[0], at[1], at[2]], stream))
-            .map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        py.detach(|| e.launch(&mut params, &at, stream)).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
         match lse {
             Some((lse, _)) => Ok(Some((out, lse).into_pyobject(py)?.into_any())),
             None => Ok(Some(out)),
@@ -264,16 +211,161 @@ impl Launcher {
     }
 }
 
-impl Entry {
-    fn launch(&self, params: &mut Params, at: [u64; 3], stream: RawStream) -> Result<(), Error> {
-        let mut arguments: [*mut c_void; 4] = [std::ptr::from_mut(params).cast(); 4];
-        let Some(maps) = &self.maps else {
-            return self.function.launch(self.grid, self.block, self.shared_bytes, stream, true, &arguments[..1]);
-        };
-        let mut maps = maps.at(at)?;
-        for (argument, map) in arguments[1..].iter_mut().zip(&mut maps) {
-            *argument = std::ptr::from_mut(map).cast();
+#[pymethods]
+impl Launcher {
+    /// `tensor` is torch.Tensor, `empty_like` torch's, `counters(units, device, stream)` gives a tensor of zeros.
+    #[new]
+    fn new(tensor: &Bound<'_, PyAny>, empty_like: Py<PyAny>, counters: Py<PyAny>) -> PyResult<Launcher> {
+        Ok(Launcher { exchange: Exchange::new(tensor)?, empty_like, counters, plans: RwLock::default() })
+    }
+
+    /// Remembers a plan for tensors and options of this kind. `params` is the struct's bytes; its device's context is current. `own` is the
+    /// bytes of a struct of the kernel's own, and which words of it are addresses of which tensors.
+    /// -> whether it can be called
+    #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device, own=None))]
+    fn add(
+        &self,
+        tensors: Vec<Bound<'_, PyAny>>,
+        options: [Bound<'_, PyAny>; 6],
+        function: usize,
+        grid: [u32; 3],
+        block: u32,
+        shared_bytes: u32,
+        params: &[u8],
+        maps: Option<[Option<MapShape>; 3]>,
+        out: Py<PyAny>,
+        lse: Option<Py<PyAny>>,
+        partial: Option<Py<PyAny>>,
+        units: u32,
+        device: i32,
+        own: Option<(Vec<u8>, Vec<(usize, usize)>)>,
+    ) -> PyResult<bool> {
+        let given: Vec<_> = tensors.iter().collect();
+        if !(6..=TENSORS).contains(&given.len()) {
+            return Ok(false);
         }
-        self.function.launch(self.grid, self.block, self.shared_bytes, stream, true, &arguments)
+        let Some((key, _)) = self.key(&given, options.each_ref()) else { return Ok(false) };
+        let own = own.map(|(bytes, addresses)| {
+            let words = bytes.chunks(8).map(|c| {
+                let mut word = [0; 8];
+                word[..c.len()].copy_from_slice(c);
+                u64::from_le_bytes(word)
+            });
+            Own { words: words.collect(), addresses }
+        });
+        if own
+            .iter()
+            .flat_map(|o| o.addresses.iter().map(move |a| (o, a)))
+            .any(|(o, (word, tensor))| *word >= o.words.len() || *tensor >= given.len())
+        {
+            return Err(PyValueError::new_err("own's addresses lie outside of it"));
+        }
+        let torch_device = tensors[0].getattr("device")?.unbind();
+        if params.len() != size_of::<Params>() {
+            return Err(PyValueError::new_err("params has another size than this build's"));
+        }
+        let context = raw::context().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        // SAFETY: Params is plain numbers of any value, and the sizes were compared.
+        let params = unsafe { params.as_ptr().cast::<Params>().read_unaligned() };
+        // SAFETY: Python loaded it with the driver's cuModuleGetFunction and never unloads it.
+        let function = unsafe { raw::Function::from_handle(function as *mut c_void) };
+        let held = (options[2].clone().unbind(), options[5].clone().unbind());
+        let entry = Entry {
+            function,
+            context,
+            device,
+            grid,
+            block,
+            shared_bytes,
+            params,
+            maps: maps.map(Maps::new),
+            own,
+            out,
+            lse,
+            partial,
+            units,
+            torch_device,
+            _held: held,
+        };
+        let mut plans = self.plans.write().unwrap_or_else(|e| e.into_inner());
+        if plans.len() >= MAX_PLANS {
+            plans.clear();
+        }
+        plans.insert(key, Arc::new(entry));
+        Ok(true)
+    }
+
+    /// `sdpa_fp8`, where `add` was told of a call like it.
+    #[pyo3(signature = (q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, /))]
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        q: &Bound<'py, PyAny>,
+        k: &Bound<'py, PyAny>,
+        v: &Bound<'py, PyAny>,
+        q_scale: &Bound<'py, PyAny>,
+        k_scale: &Bound<'py, PyAny>,
+        v_scale: &Bound<'py, PyAny>,
+        causal: &Bound<'py, PyAny>,
+        softmax_scale: &Bound<'py, PyAny>,
+        out_dtype: &Bound<'py, PyAny>,
+        out_scale: &Bound<'py, PyAny>,
+        return_lse: &Bound<'py, PyAny>,
+        mode: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.run(
+            py,
+            &[q, k, v, q_scale, k_scale, v_scale],
+            [causal, softmax_scale, out_dtype, out_scale, return_lse, mode],
+        )
+    }
+
+    /// `decode_fp8`, where `add` was told of a call like it.
+    #[pyo3(signature = (q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, /))]
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        q: &Bound<'py, PyAny>,
+        k_cache: &Bound<'py, PyAny>,
+        v_cache: &Bound<'py, PyAny>,
+        q_scale: &Bound<'py, PyAny>,
+        k_scale: &Bound<'py, PyAny>,
+        v_scale: &Bound<'py, PyAny>,
+        cache_seqlens: &Bound<'py, PyAny>,
+        page_table: &Bound<'py, PyAny>,
+        causal: &Bound<'py, PyAny>,
+        softmax_scale: &Bound<'py, PyAny>,
+        out_dtype: &Bound<'py, PyAny>,
+        out_scale: &Bound<'py, PyAny>,
+        return_lse: &Bound<'py, PyAny>,
+        mode: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let tensors = [q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table];
+        self.run(py, &tensors, [causal, softmax_scale, out_dtype, out_scale, return_lse, mode])
+    }
+}
+
+impl Entry {
+    fn launch(&self, params: &mut Params, at: &[u64; TENSORS], stream: RawStream) -> Result<(), Error> {
+        let mut maps;
+        let mut words;
+        let mut arguments: [*mut c_void; 5] = [std::ptr::from_mut(params).cast(); 5];
+        let mut used = 1;
+        if let Some(shapes) = &self.maps {
+            maps = shapes.at([at[0], at[1], at[2]])?;
+            for map in &mut maps {
+                arguments[used] = std::ptr::from_mut(map).cast();
+                used += 1;
+            }
+        }
+        if let Some(own) = &self.own {
+            words = own.words.clone();
+            for (word, tensor) in &own.addresses {
+                words[*word] = at[*tensor];
+            }
+            arguments[used] = words.as_mut_ptr().cast();
+            used += 1;
+        }
+        self.function.launch(self.grid, self.block, self.shared_bytes, stream, true, &arguments[..used])
     }
 }

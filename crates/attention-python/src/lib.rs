@@ -1,6 +1,6 @@
 //! What `warpsmith.attention` calls where it is installed as a wheel: embedded machine code, and launches of plans without Python between.
 //!
-//! Python checks arguments, chooses the kernel and fills in the parameters, once for each layout of tensors; `Launcher.call` then compares six
+//! Python checks arguments, chooses the kernel and fills in the parameters, once for each layout of tensors; `Launcher` then compares the
 //! tensors with that layout and launches. It answers None wherever it is not certain, and Python takes the long way: no argument is ever
 //! judged here. Tensors are looked at through DLPack's C exchange interface (torch 2.10 or later; without it `Launcher` cannot be made).
 

@@ -13,10 +13,10 @@ from . import _arguments, _memory, _plan, _values
 
 try:   # the wheel's own launcher: the same comparison and launch without Python between
     from .._native import Launcher
-    _launcher = Launcher(torch.Tensor, torch.empty_like, _memory.counters)
-    _launch = _launcher.call
+    launcher = Launcher(torch.Tensor, torch.empty_like, _memory.counters)
+    _launch = launcher.call
 except (ImportError, AttributeError, RuntimeError):   # a checkout, or a torch without the interface that it wants
-    _launcher = _launch = None
+    launcher = _launch = None
 try:
     from torch._C._dynamo.guards import TensorGuards as _Guards
 except ImportError:
@@ -106,7 +106,7 @@ def run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, choice
 
 def _remember(recent, asked, tensors, plan):
     """Puts a guard of these tensors first among those of the same options."""
-    if _launcher is not None and asked[-1] is None and plan.teach(_launcher, tensors, asked[:-1]):
+    if launcher is not None and asked[-1] is None and plan.teach(launcher, tensors, asked[:-1]):
         return
     if any(isinstance(x, torch.Tensor) for x in asked):
         return
@@ -124,6 +124,11 @@ def guard(tensors):
         return guards.check if guards.check(*tensors) else None
     except Exception:   # of a private interface: the key still serves
         return None
+
+
+def like_one(dtype, device, shape):
+    """One element that looks like all of `shape`: empty_like of it is what torch.empty does, in half of the time."""
+    return torch.empty(1, dtype=dtype, device=device).expand(shape)
 
 
 def _cat(parts):

@@ -90,6 +90,11 @@ def decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, *,
         out, lse = torch.ops.warpsmith.decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype,
                                                   out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
+    watched = _values.looked_at or _arguments.wants_gradient(q, k_cache, v_cache, q_scale, k_scale, v_scale)
+    if _call.launcher is not None and not watched:
+        result = _call.launcher.decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
+        if result is not None:
+            return result
     asked = (causal, softmax_scale, out_dtype, out_scale, return_lse, mode, page_table is None)
     given = (q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens) if page_table is None else (
         q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table)
@@ -97,12 +102,10 @@ def decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, *,
         check, call = _local.recent.get(asked, (None, None))
     except (AttributeError, TypeError):
         check = None
-    if _values.looked_at:
-        check = None
-    if check is not None and check(*given) and call.fits(q, k_cache, v_cache):
+    if check is not None and not watched and check(*given) and call.fits(q, k_cache, v_cache):
         return call(*given)
     result = _checked_decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
-    if not any(isinstance(x, torch.Tensor) for x in asked) and all(type(x) is torch.Tensor for x in given):
+    if not watched and not any(isinstance(x, torch.Tensor) for x in asked) and all(type(x) is torch.Tensor for x in given):
         _remember(asked, given, result)
     return result
 
@@ -121,8 +124,8 @@ class _Again:
 
     def __init__(self, plan, out, lse):
         self.plan = plan
-        self.out = torch.empty(1, dtype=out.dtype, device=out.device).expand(out.shape)
-        self.lse = None if lse is None else torch.empty(1, dtype=torch.float32, device=out.device).expand(lse.shape)
+        self.out = _call.like_one(out.dtype, out.device, out.shape)
+        self.lse = None if lse is None else _call.like_one(torch.float32, out.device, lse.shape)
 
     def fits(self, q, k, v):
         return not (q.data_ptr() | k.data_ptr() | v.data_ptr()) & 15 and torch._C._cuda_getDevice() == self.plan.index
@@ -137,6 +140,8 @@ def _remember(asked, given, result):
     """Keeps the plan of the call that was just made, if its tensors were taken as they are."""
     plan = getattr(_local, "last", None)
     if plan is None or not all(map(_plan.is_loadable, given[:3])):
+        return
+    if _call.launcher is not None and plan.teach(_call.launcher, given, asked[:-1], *(result if isinstance(result, tuple) else (result, None))):
         return
     check = _call.guard(given)
     if check is not None:
@@ -254,7 +259,8 @@ class _RaggedPlan:
             dims = (D, tokens, Hkv, rows)
             self.shapes = [(dims, [max(s, 16) if n == 1 else s for s, n in zip((st[2], st[1], st[0]), dims[1:])], (min(D, 128), c.boxes[1], 1, 1)) for st in steps[1:]]
             self.encoded = [None] * 2
-        self.launch = _driver.Launch(_kernels.kernel(c, self.index), c.grid, c.block, [p, *self.maps, x])
+        self.kernel = _kernels.kernel(c, self.index)
+        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p, *self.maps, x])
 
     def __call__(self, q, k, v, scales, out, lse, places):
         p, x, c = self.params, self.ragged, self.choice
@@ -274,3 +280,15 @@ class _RaggedPlan:
                 _driver.encode_tensor_map(ctypes.byref(self.maps[i + 1]), at, *self.shapes[i])
                 self.encoded[i] = at
         self.launch(stream)
+
+    def teach(self, launcher, tensors, options, out, lse):
+        """Has `_native` make a decode's launches. -> whether it will"""
+        c = self.choice
+        if not self.kernel.dependent:
+            return False
+        maps = [None, *self.shapes] if self.maps else None
+        partial = _call.like_one(torch.float32, self.device, (c.partial_floats,)) if c.partial_floats else None
+        words = [(Ragged.used.offset // 8, 6)] + ([(Ragged.pages.offset // 8, 7)] if len(tensors) > 7 else [])
+        return launcher.add(list(tensors), options, self.kernel.function, tuple(c.grid) + (1,) * (3 - len(c.grid)), c.block, c.shared_bytes, bytes(self.params), maps,
+                            _call.like_one(out.dtype, self.device, out.shape), None if lse is None else _call.like_one(torch.float32, self.device, lse.shape),
+                            partial, c.units, self.index, (bytes(self.ragged), words))
