@@ -105,7 +105,7 @@ def quantised(x, kind):
 def dense_case(r, g, choice=None):
     D = r.choice((64, 128, 256))
     Hkv, group, B = r.choice((1, 2, 3)), r.choice((1, 1, 2, 4, 5)), r.choice((1, 2, 3))
-    Sq, Sk = r.choice(((r.randint(1, 20), r.randint(1, 3000)), (r.randint(1, 700),) * 2, (r.randint(1, 900), r.randint(1, 900)), (r.randint(1, 300), r.randint(1000, 3000))))
+    Sq, Sk = r.choice(((r.randint(1, 20), r.randint(1, 3000)), (r.randint(1, 700),) * 2, (r.randint(1, 900), r.randint(1, 900)), (r.randint(1, 300), r.randint(1000, 3000)), (r.randint(65, 700), r.randint(2049, 3000))))
     causal, dist = r.random() < 0.5, r.choice(("normal", "outliers", "shifted"))
     kinds = [r.choice(("tensor", "head", "head", "block")) for _ in range(3)]
     hows = [r.choice(("plain", "bshd", "sliced", "odd")) for _ in range(3)]
@@ -206,14 +206,28 @@ def decode_case(r, g):
     return why, (used, Sq, Sk, Hkv, group, D, page, causal, kind)
 
 
+def transposed(v):
+    """The bytes of V^T in whole tiles of 128 keys, in the order that transpose.cuh states, by torch."""
+    keys = torch.tensor([2 * (p // 4) + (0, 1, 8, 9)[p % 4] for p in range(16)], device=v.device)   # the key at each position of 16
+    dims = torch.tensor([2 * n if n < 8 else 2 * (n - 8) + 1 for n in range(16)], device=v.device)   # the dimension of each row of 16
+    B, H, S, D = v.shape
+    x = F.pad(v.contiguous().view(torch.uint8), (0, 0, 0, -S % 128))
+    x = x.view(B, H, -1, 16, D // 16, 16)[:, :, :, keys][..., dims]
+    return x.permute(0, 1, 4, 5, 2, 3).reshape(B, H, D, -1).contiguous()
+
+
 def packed_case(r, g):
-    D, Hkv, group, B = r.choice((64, 128)), r.choice((1, 2)), r.choice((1, 4)), r.choice((1, 2))
-    Sq, Sk = r.randint(1, 400), r.randint(1, 900)
+    D, Hkv, group, B = r.choice((64, 128, 256)), r.choice((1, 2)), r.choice((1, 4)), r.choice((1, 2))
+    Sq, Sk = r.choice(((r.randint(1, 400), r.randint(1, 900)), (r.randint(65, 700), r.randint(2049, 3000))))   # the latter by V^T
     causal, dist, kind = r.random() < 0.5, r.choice(("normal", "shifted")), r.choice(("tensor", "head", "block"))
     dtype, on = r.choice((torch.bfloat16, torch.float16, E4)), (r.random() < 0.7, r.random() < 0.7)
     x = [draw(s, dist, g).to(torch.bfloat16) for s in ((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D))]
     q8, qs, q = quantised(x[0], "head")
     kv = w.pack_kv(x[1], x[2], scales=kind, smooth_k=on[0], center_v=on[1])
+    if getattr(kv, "v_t", None) is not None and not torch.equal(kv.v_t.view(torch.uint8), transposed(kv.v)):
+        return "v_t is not V^T", (B, Hkv, group, Sq, Sk, D, kind)
+    if "v_t" in kv._fields and kv.v_t is None:
+        kv = kv._replace(v_t=transposed(kv.v).view(E4))
     k, v = (c.double() * wide_scale(s, Sk).double() + (0 if m is None else m.double()[:, :, None]) for c, s, m in ((kv.k, kv.k_scale, kv.k_mean), (kv.v, kv.v_scale, kv.v_mean)))
     out, lse = w.sdpa_fp8_packed(q8, kv, qs, causal=causal, out_dtype=dtype, out_scale=0.02 if dtype == E4 else None, return_lse=True)
     return judge(out, lse, *oracle(q, k, v, causal, D ** -0.5), 0.02 if dtype == E4 else None), (B, Hkv, group, Sq, Sk, D, causal, dist, kind, dtype, on)

@@ -22,7 +22,9 @@ ROWS = [
     ((1, 32, 8, 1, 131072, 128, False, True), "decode"),
     ((16, 32, 8, 4, 8192, 128, True, False), "decode"),
     ((8, 64, 2, 1, 16384, 128, False, True), "split"),     # 32 packed rows
-    ((4, 16, 16, 4096, 4096, 128, False, False), "split"),  # scales by block of tokens
+    ((4, 16, 16, 4096, 4096, 128, False, False), "forward"),  # scales by block of tokens
+    ((1, 8, 8, 512, 512, 64, False, False), "split"),
+    ((4, 16, 16, 4096, 4096, 128, False, True, True), "forward"),
 ]
 
 
@@ -40,6 +42,21 @@ class Choice(unittest.TestCase):
         for shape, file in ROWS:
             with self.subTest(shape=shape):
                 self.assertEqual(h.choose(h.Shape(*shape)).file, file)
+
+    def test_scales_by_block_and_packed_values_change_the_instance_alone(self):
+        for D in (64, 128, 256):
+            for causal in (False, True):
+                of = lambda **named: h.choose(h.Shape(4, 16, 16, 4096, 4096, D, causal, **named))
+                plain, blocks, packed = of(), of(plain=False), of(packed=True)
+                self.assertEqual(blocks.defines, plain.defines + (("WS_BLOCKS", 1),))
+                self.assertEqual(packed.defines, plain.defines + (("WS_PACKED", 1),))
+                self.assertEqual((plain.grid, plain.row_tiles, plain.section), (packed.grid, packed.row_tiles, packed.section))
+                self.assertLessEqual(packed.shared_bytes, 232448)
+
+    def test_packed_values_fit_where_the_kernel_that_takes_them_would_be_chosen(self):
+        for shape, fits in (((1, 8, 8, 512, 512, 64, False), False), ((1, 32, 8, 1, 131072, 128, False), False), ((8, 64, 2, 1, 16384, 128, False), False),
+                            ((2, 8, 8, 2048, 2048, 64, True), True), ((4, 16, 16, 4096, 4096, 128, True, False), True)):
+            self.assertEqual(h.packed_fits(h.Shape(*shape)), fits, shape)
 
     def test_every_launch_is_possible(self):
         for D in (64, 128, 256):

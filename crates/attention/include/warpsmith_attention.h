@@ -39,6 +39,7 @@ typedef struct {
     float softmax_scale;          /* 0: 1 / sqrt(head_dim) */
     int64_t strides[3][3];        /* of q, k and v over (batch, head, token), in elements, multiples of 16 */
     int32_t scale_strides[3][3];  /* of their f32 scales, which are finite and not negative, over (batch, head, block of 128 tokens); 0 where shared */
+    uint32_t packed_values;       /* 1: v is transposed, (batch, heads_kv, head_dim, keys in whole tiles of 128), contiguous, as transpose.cuh orders it; Hopper only */
 } ws_attention_problem;
 
 /* Addresses in the device's memory; tensors on 16 bytes. */
@@ -53,6 +54,7 @@ typedef struct {
     uint64_t lse;                 /* f32 (batch, heads_q, seqlen_q), natural logarithm, or 0 */
     uint64_t scratch;             /* what ws_attention_workspace says; may be 0 if that is 0 */
     uint64_t counters;            /* 32-bit words, zero before the first launch; every launch leaves them zero */
+    uint64_t v_mean;              /* with packed_values: f32 (batch, heads_kv, head_dim), added to rows that see a key, or 0 */
 } ws_attention_pointers;
 
 /* Contiguous tensors, a scale for each head, no mask, bf16 out: a problem to change. */

@@ -34,6 +34,8 @@ pub struct CProblem {
     strides: [[i64; 3]; 3],
     /// of their f32 scales, which are finite and not negative, over (batch, head, block of 128 tokens); 0 where shared
     scale_strides: [[i32; 3]; 3],
+    /// 1: v is transposed, (batch, heads_kv, head_dim, keys in whole tiles of 128), contiguous, as transpose.cuh orders it; Hopper only
+    packed_values: u32,
 }
 
 /// `ws_attention_pointers`.
@@ -55,6 +57,8 @@ pub struct CPointers {
     scratch: u64,
     /// 32-bit words, zero before the first launch; every launch leaves them zero
     counters: u64,
+    /// with packed_values: f32 (batch, heads_kv, head_dim), added to rows that see a key, or 0
+    v_mean: u64,
 }
 
 thread_local! {
@@ -102,6 +106,7 @@ impl CProblem {
             softmax_scale: (self.softmax_scale != 0.0).then_some(self.softmax_scale),
             strides: self.strides.map(strides),
             scales: self.scale_strides.map(scales),
+            packed_values: self.packed_values != 0,
         })
     }
 }
@@ -134,6 +139,7 @@ pub unsafe extern "C" fn ws_attention_dense(
         softmax_scale: 0.0,
         strides: p.strides.map(|s| [s.batch, s.head, s.token]),
         scale_strides: p.scales.map(|s| [s.batch, s.head, s.block]),
+        packed_values: 0,
     };
     // SAFETY: see the module.
     unsafe { into.write(made) };
@@ -199,6 +205,7 @@ pub unsafe extern "C" fn ws_attention_launch(
         q: DevicePtr(p.q),
         k: DevicePtr(p.k),
         v: DevicePtr(p.v),
+        v_mean: (p.v_mean != 0).then_some(DevicePtr(p.v_mean)),
         q_scale: DevicePtr(p.q_scale),
         k_scale: DevicePtr(p.k_scale),
         v_scale: DevicePtr(p.v_scale),

@@ -47,6 +47,10 @@ pub enum ProblemError {
     OutScale,
     #[error("out_format must be 0 (bf16), 1 (f16) or 2 (e4m3), not {0}")]
     OutFormat(u32),
+    #[error("packed values are for Hopper (compute capability 9.0), not {major}.{minor}")]
+    Packed { major: u32, minor: u32 },
+    #[error("a mean is added to packed values only")]
+    Mean,
     #[error("{name}[{at}] is {value}: scales must be finite and not negative")]
     Scale { name: &'static str, at: usize, value: String },
 }

@@ -23,6 +23,8 @@ pub struct Shape {
     pub mask: Mask,
     /// No scale differs between blocks of tokens.
     pub plain: bool,
+    /// V comes transposed, in whole tiles.
+    pub packed: bool,
 }
 
 impl From<&Problem> for Shape {
@@ -36,6 +38,7 @@ impl From<&Problem> for Shape {
             head_dim: p.head_dim,
             mask: p.mask,
             plain: p.plain_scales(),
+            packed: p.packed_values,
         }
     }
 }
@@ -97,24 +100,32 @@ impl Choice {
     }
 }
 
-/// The kernel that we would run on a Hopper device of so many SMs.
+/// The kernel that we would run on a Hopper device of so many SMs. With V packed there is but one that takes it; [`packed_fits`] says where
+/// that is the one to take.
 pub fn choose(s: &Shape, sms: u32) -> Choice {
+    if s.packed {
+        return choose_forward(s, sms);
+    }
     let rows = s.rows();
-    if let Some(tiny) = choose_tiny(s, sms) {
+    let small = choose_tiny(s, sms).filter(|tiny| {
         // In CTAs of 64 rows by 128 keys, however large those of this choice are.
         let ctas = tiny.grid.iter().map(|n| u64::from(*n)).product::<u64>();
         let keys = tiny.instance.defines.iter().find(|(name, _)| *name == "WS_KEYS").map_or(128, |(_, keys)| *keys);
         let size = ctas * u64::from(tiny.block / 128 * (keys / 128).max(1));
-        if size <= u64::from(if rows <= 16 { sms } else { 4 * sms }) {
-            return tiny;
-        }
+        size <= u64::from(if rows <= 16 { sms } else { 4 * sms })
+    });
+    match (small, rows) {
+        (Some(tiny), _) if s.plain => tiny,
+        (_, ..=16) => choose_decode(s, sms),
+        (_, 17..=64) if s.seqlen_k > 1024 => choose_stream(s, sms),
+        (Some(_), _) => choose_split(s),
+        (None, _) => choose_forward(s, sms),
     }
-    match rows {
-        ..=16 => choose_decode(s, sms),
-        17..=64 if s.seqlen_k > 1024 => choose_stream(s, sms),
-        _ if s.plain => choose_forward(s, sms),
-        _ => choose_split(s),
-    }
+}
+
+/// Whether packed values are worth their kernel: where row-major ones with a scale for each head would get it too.
+pub fn packed_fits(s: &Shape, sms: u32) -> bool {
+    choose(&Shape { plain: true, packed: false, ..*s }, sms).instance.file == "forward"
 }
 
 fn split_defines(s: &Shape, keys: u32, groups: u32, stages: u32, stream: u32, poly: u32) -> Vec<(&'static str, u32)> {
@@ -143,7 +154,7 @@ fn choose_split(s: &Shape) -> Choice {
     Choice::new("split", split_defines(s, keys, groups, stages, 0, 2), grid, groups * 128, shared)
 }
 
-/// One tile of keys for each CTA of a cluster, where that fits.
+/// One tile of keys for each CTA of a cluster, with scales of a whole head, where that fits.
 fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
     let d = s.head_dim;
     let count = |keys: u32| {
@@ -160,7 +171,7 @@ fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
     };
     let ctas = [1, 2, 4, 8].into_iter().find(|n| n * keys >= s.seqlen_k).unwrap_or(8);
     let groups = if keys == 256 && count(256) > u64::from(sms) { 2 } else { 1 };
-    if !s.plain || s.seqlen_k > keys * ctas || !(d / 16).is_multiple_of(ctas) {
+    if s.seqlen_k > keys * ctas || !(d / 16).is_multiple_of(ctas) {
         return None;
     }
     // CTAs on an SM: registers left for the next launch, too.
@@ -289,10 +300,16 @@ fn choose_stream(s: &Shape, sms: u32) -> Choice {
     choice
 }
 
-/// Mirrors the shared-memory map of forward.cu.
-fn forward_shared(head_dim: u32, groups: u32) -> u32 {
-    let (q, others) = if head_dim == 256 { (1, 2 + 2 + 2) } else { (2, 4 + 2 + 4) };
-    q * 64 * groups * head_dim + others * 128 * head_dim + 256
+/// Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles.
+fn forward_shared(s: &Shape, groups: u32) -> u32 {
+    let (q, k, transposed) = match (s.head_dim, s.packed) {
+        (256, true) => (1, 4, 2),
+        (256, false) => (1, 2, 2),
+        _ => (2, 4, 4),
+    };
+    let others = k + transposed + if s.packed { 0 } else { 2 };
+    let scales = if s.plain && !s.packed { 0 } else { 64 };
+    q * 64 * groups * s.head_dim + others * 128 * s.head_dim + 256 + scales
 }
 
 /// Many queries over many keys.
@@ -332,9 +349,13 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     if s.mask == Mask::Full && s.seqlen_k <= 2048 {
         defines.push(("WS_LOOKS", 2));
     }
+    if s.packed {
+        defines.push(("WS_PACKED", 1));
+    } else if !s.plain {
+        defines.push(("WS_BLOCKS", 1));
+    }
     let ctas = tiles_of(groups).min(sms);
-    let mut choice =
-        Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s.head_dim, groups));
+    let mut choice = Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s, groups));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = if s.mask == Mask::Causal { section } else { 1 };
     choice.boxes = Some((64, 128));

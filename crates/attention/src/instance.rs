@@ -38,11 +38,12 @@ pub fn instances() -> Vec<Instance> {
             for (heads_kv, group) in [(1, 1), (2, 1), (8, 1), (16, 1), (1, 4), (8, 4), (2, 8), (1, 5)] {
                 for seqlen_q in lengths_q {
                     for seqlen_k in lengths_k {
-                        for (mask, plain) in
-                            [(Mask::Full, true), (Mask::Full, false), (Mask::Causal, true), (Mask::Causal, false)]
-                        {
-                            let shape = Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain };
-                            found.insert(heuristic::choose(&shape, heuristic::SMS).instance);
+                        for mask in [Mask::Full, Mask::Causal] {
+                            for (plain, packed) in [(true, false), (false, false), (true, true)] {
+                                let shape =
+                                    Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed };
+                                found.insert(heuristic::choose(&shape, heuristic::SMS).instance);
+                            }
                         }
                     }
                 }

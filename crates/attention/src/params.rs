@@ -23,6 +23,8 @@ pub struct Params {
     pub total_tiles: i32,
     pub row_tiles: i32,
     pub section: i32,
+    /// Of packed values: what is added to the output, or 0.
+    pub v_mean: u64,
 }
 
 impl Params {
@@ -54,6 +56,7 @@ impl Params {
             total_tiles: size(choice.total_tiles),
             row_tiles: size(choice.row_tiles),
             section: size(choice.section),
+            v_mean: 0,
         }
     }
 }

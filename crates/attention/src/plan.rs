@@ -2,7 +2,7 @@
 
 use crate::bundle::Bundle;
 use crate::driver::{self, Device, Function, RawStream};
-use crate::error::Error;
+use crate::error::{Error, ProblemError};
 use crate::heuristic::{self, Choice, Shape};
 use crate::instance::Instance;
 use crate::params::{Params, TensorMap};
@@ -25,6 +25,9 @@ pub struct Pointers {
     pub q: DevicePtr,
     pub k: DevicePtr,
     pub v: DevicePtr,
+    /// Of packed values, if something was taken out of them: f32 (batch, heads_kv, head_dim), contiguous, on 16 bytes, added to the output of
+    /// rows that see a key.
+    pub v_mean: Option<DevicePtr>,
     /// f32, as the two others.
     pub q_scale: DevicePtr,
     pub k_scale: DevicePtr,
@@ -67,6 +70,9 @@ impl Plan {
             (9.., _) => "compute_80", // PTX, which the driver compiles for the card that is there
             (major, minor) => return Err(Error::Device { major, minor }),
         };
+        if problem.packed_values && target != HOPPER {
+            return Err(ProblemError::Packed { major: device.major, minor: device.minor }.into());
+        }
         let mut choice =
             if target == HOPPER { heuristic::choose(&shape, device.sms) } else { heuristic::choose_portable(&shape) };
         if target == "sm_89" {
@@ -113,6 +119,12 @@ impl Plan {
     fn tensor_map(&self, which: usize, address: u64) -> Result<TensorMap, Error> {
         let (p, s) = (&self.problem, &self.problem.strides[which]);
         let (rows_q, rows_k) = self.choice.boxes.unwrap_or_default();
+        if which == 2 && p.packed_values {
+            let keys = u64::from(p.seqlen_k).next_multiple_of(128);
+            let dims = [keys, p.head_dim.into(), p.heads_kv.into(), p.batch.into()];
+            let strides = [keys, keys * dims[1], keys * dims[1] * dims[2]];
+            return driver::encode_bytes(address, dims, strides, [128, p.head_dim, 1, 1]);
+        }
         let (heads, tokens, rows) =
             if which == 0 { (p.heads_q, p.seqlen_q, rows_q) } else { (p.heads_kv, p.seqlen_k, rows_k) };
         let dims = [p.head_dim, tokens, heads, p.batch].map(u64::from);
@@ -163,7 +175,11 @@ impl LoadedPlan {
         let scales = [("q_scale", at.q_scale), ("k_scale", at.k_scale), ("v_scale", at.v_scale)];
         let scratch = [("scratch", at.scratch)].into_iter().filter(|_| work.scratch_bytes > 0);
         let counters = [("counters", at.counters)].into_iter().filter(|_| work.counters > 0);
-        let wanted = read.into_iter().map(|x| (x, 16));
+        if at.v_mean.is_some() && !plan.problem.packed_values {
+            return Err(ProblemError::Mean.into());
+        }
+        let mean = at.v_mean.map(|p| ("v_mean", p));
+        let wanted = read.into_iter().chain(mean).map(|x| (x, 16));
         let words = scales.into_iter().chain(counters).map(|x| (x, 4));
         for ((name, pointer), align) in wanted.chain(scratch.map(|x| (x, 16))).chain(words) {
             if pointer.0 == 0 {
@@ -180,6 +196,7 @@ impl LoadedPlan {
         let lse = at.lse.unwrap_or_default();
         let all = [at.q, at.k, at.v, at.q_scale, at.k_scale, at.v_scale, at.out, lse, at.scratch, at.counters];
         params.addresses = all.map(|p| p.0);
+        params.v_mean = at.v_mean.unwrap_or_default().0;
         let mut arguments: [*mut c_void; 4] = [(&raw mut params).cast(); 4];
         let mut maps = [TensorMap([0; 16]); 3];
         let mut count = 1;

@@ -68,6 +68,10 @@ pub struct Problem {
     /// Of q's, k's and v's scales, which are zero or positive, and finite: a negative one gives meaningless values in its head, and harms
     /// nothing else. They lie on the device, so no call looks at them; who has them on the host asks [`check_scales`].
     pub scales: [ScaleStrides; 3],
+    /// V is packed: transposed to (batch, heads_kv, head_dim, keys in whole tiles of 128), contiguous, in the order that
+    /// `kernels/attention/hopper/transpose.cuh` states, codes of zero behind the last key; `strides[2]` is not looked at. Hopper only, and worth
+    /// it where [`crate::heuristic::packed_fits`].
+    pub packed_values: bool,
 }
 
 /// Whether scales, here on the host, are what the kernels take: finite and not negative. `name` is for the message.
@@ -101,6 +105,7 @@ impl Problem {
             softmax_scale: None,
             strides: [strides(heads_q, seqlen_q), strides(heads_kv, seqlen_k), strides(heads_kv, seqlen_k)],
             scales: [scale(heads_q), scale(heads_kv), scale(heads_kv)],
+            packed_values: false,
         }
     }
 
@@ -146,7 +151,8 @@ impl Problem {
             ("k", self.heads_kv, self.seqlen_k),
             ("v", self.heads_kv, self.seqlen_k),
         ];
-        for ((tensor, heads, tokens), s) in lengths.into_iter().zip(self.strides) {
+        let strided = if self.packed_values { 2 } else { 3 };
+        for ((tensor, heads, tokens), s) in lengths.into_iter().zip(self.strides).take(strided) {
             for (stride, n) in [(s.batch, self.batch), (s.head, heads), (s.token, tokens)] {
                 if n > 1 && (stride <= 0 || stride % 16 != 0) {
                     return Err(ProblemError::Stride { tensor, stride });

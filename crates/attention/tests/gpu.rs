@@ -55,6 +55,7 @@ fn values_of_one_stay_one_by_every_kernel() {
                 q: at(&q),
                 k: at(&k),
                 v: at(&v),
+                v_mean: None,
                 q_scale: at(&scales),
                 k_scale: at(&scales),
                 v_scale: at(&scales),

@@ -35,6 +35,11 @@ fn wrong_problems_are_refused_before_anything_else() {
     for (problem, want) in rows {
         assert_eq!(Plan::new(&problem, &HOPPER).unwrap_err(), Error::Problem(want));
     }
+    let packed = Problem { packed_values: true, ..stride(2, |s| s.token = 100) };
+    assert!(Plan::new(&packed, &HOPPER).is_ok(), "strides of what is packed are not looked at");
+    let ada = Device { sms: 58, major: 8, minor: 9 };
+    let refused = Error::Problem(ProblemError::Packed { major: 8, minor: 9 });
+    assert_eq!(Plan::new(&packed, &ada).unwrap_err(), refused);
     let old = Device { sms: 40, major: 7, minor: 5 };
     assert_eq!(Plan::new(&good, &old).unwrap_err(), Error::Device { major: 7, minor: 5 });
 }
@@ -55,6 +60,10 @@ fn scales_on_the_host_are_finite_and_not_negative() {
 fn plans_say_what_memory_they_need() {
     let forward = Plan::new(&Problem::dense(4, 16, 16, 4096, 4096, 128), &HOPPER).unwrap();
     assert_eq!((forward.workspace().scratch_bytes, forward.workspace().counters), (0, 0));
+    let packed = Problem { packed_values: true, ..Problem::dense(4, 16, 16, 4096, 4096, 128) };
+    let packed = Plan::new(&packed, &HOPPER).unwrap();
+    assert!(packed.choice().instance.name().contains("_packed1_"), "{}", packed.choice().instance.name());
+    assert!(packed.choice().shared_bytes < forward.choice().shared_bytes, "V's own slots are not there");
     let decode = Plan::new(&Problem::dense(2, 32, 8, 1, 8192, 128), &HOPPER).unwrap();
     assert!(decode.workspace().scratch_bytes > 0);
     assert_eq!(decode.workspace().counters, 16);
@@ -81,8 +90,8 @@ fn other_cards_have_the_portable_kernel() {
 
 #[test]
 fn params_have_the_kernels_layout() {
-    // params.cuh: ten pointers, nine i64, nine i32, six i32, kind, two floats, five i32.
-    assert_eq!(std::mem::size_of::<Params>(), 248);
+    // params.cuh: ten pointers, nine i64, nine i32, six i32, kind, two floats, five i32, a pointer.
+    assert_eq!(std::mem::size_of::<Params>(), 256);
     let header = include_str!("../../../kernels/attention/hopper/params.cuh");
     let body = header.split("struct Params {").nth(1).unwrap().split("};").next().unwrap();
     let fields: Vec<String> = body
@@ -101,7 +110,7 @@ fn params_have_the_kernels_layout() {
         .collect();
     let want = "q k v q_scale k_scale v_scale out lse partial arrived q_b q_h q_s k_b k_h k_s v_b v_h v_s qs_b qs_h qs_t ks_b ks_h ks_t \
                 vs_b vs_h vs_t B Hq Hkv Sq Sk group out_kind out_inverse_scale softmax_scale_log2 tiles_per_unit tiles_per_worker \
-                total_tiles row_tiles section";
+                total_tiles row_tiles section v_mean";
     assert_eq!(fields.join(" "), want.split_whitespace().collect::<Vec<_>>().join(" "));
 }
 
@@ -149,7 +158,8 @@ fn a_c_compiler_takes_the_header() {
         SAME(problem, sizeof(ws_attention_problem) == 152);\n\
         SAME(strides, offsetof(ws_attention_problem, strides) == 40);\n\
         SAME(scales, offsetof(ws_attention_problem, scale_strides) == 112);\n\
-        SAME(pointers, sizeof(ws_attention_pointers) == 80);\n\
+        SAME(packed, offsetof(ws_attention_problem, packed_values) == 148);\n\
+        SAME(pointers, sizeof(ws_attention_pointers) == 88);\n\
         int look(const float *s) { return ws_attention_check_scales(s, 3); }\n\
         int use(ws_attention_problem *p) { return ws_attention_dense(1, 8, 8, 512, 512, 64, p); }\n";
     if let Some(said) = cc(program, &["-c"]) {

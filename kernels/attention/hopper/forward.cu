@@ -2,13 +2,14 @@
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
-// Shapes: params.cuh, with scales per tensor or per head. Any Sq and Sk; causal is aligned bottom-right; Hq a multiple of Hkv.
+// Shapes: params.cuh, with scales per tensor or per head (WS_BLOCKS: or per block of 128 tokens). Any Sq and Sk; causal is aligned bottom-right; Hq a multiple of Hkv.
 // Assumes: WS_D 64, 128 or 256; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of at
 // most 128 bytes, swizzled to their width; strides in whole 16 bytes.
 // Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
 //     warp 3:     q_empty -> TMA Q -> q_full        k_empty -> TMA K -> k_full
 //     warp 2:     v_empty -> TMA V -> v_full
 //     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
+//     WS_PACKED: V comes transposed (v_t, in the order of transpose.cuh), and nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full
 //     consumers:  q_full | k_full -> S = Q K^T -> k_empty | softmax in registers | vt_full -> T = P V -> vt_empty | O = O a + T
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile (WS_TURNS: in a fixed order). Keys run from last to
 //   first, but for one tile that all rows see, which comes before all.
@@ -60,6 +61,21 @@
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
+#ifndef WS_PACKED
+#define WS_PACKED 0   // p.v is V^T as transpose.cuh would make it, (B, Hkv, D, keys in whole tiles), and p.v_mean, if there, is added to the output
+#endif
+#ifndef WS_BLOCKS
+#define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
+#endif
+#ifndef WS_QSTAGES
+#define WS_QSTAGES (WS_D == 256 ? 1 : 2)
+#endif
+#ifndef WS_KSTAGES
+#define WS_KSTAGES (WS_D != 256 || WS_PACKED ? 4 : 2)
+#endif
+#ifndef WS_VSTAGES
+#define WS_VSTAGES (WS_D != 256 ? 4 : 2)   // of V^T
+#endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kTurns = WS_TURNS;   // consumers issue values and the next scores in turns, so that the others exponentiate meanwhile
@@ -67,31 +83,30 @@ constexpr bool kWide = WS_WIDE, kSerial = WS_SERIAL;
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS;
+static_assert(kBlocks || !kPacked, "what is packed may have scales by block");
+static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
 static_assert(WGS >= 2 && WGS <= 4, "two to four consumers");
 constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D;
-constexpr i32 kQStages = D == 256 ? 1 : 2;
-constexpr i32 kStages = D == 256 ? 2 : 4;   // of K and of V^T, powers of two
-constexpr i32 kVStages = 2;
+constexpr i32 kQStages = WS_QSTAGES, kStages = WS_KSTAGES, kVtStages = WS_VSTAGES;
+constexpr i32 kVStages = kPacked ? 0 : 2;
+static_assert(kQStages >= 1 && kQStages <= 2 && kStages <= 8 && kVtStages <= 8, "stages: room for barriers");
 constexpr i32 kTransposers = 2;   // warps
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 232, kProducerRegisters = WGS == 2 ? 40 : 32;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V^T | barriers.
-constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kStages * kTileBytes;
-constexpr u32 kSharedBytes = kBars + 256;
+constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kTileBytes;
+// Then, with kBlocks, the scales of the last tiles of K and of V: more than are under way, as a tile may wait in two rings.
+constexpr u32 kBarsRoom = kStages > 4 || kVtStages > 4 ? 8 : 4, kScales = kBars + (kBarsRoom == 4 ? 256 : 512), kScaleSlots = 8;
+static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
+constexpr u32 kSharedBytes = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0);
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
-// A position in a ring of kStages buffers.
-template <i32 kStages>
-struct Ring {
-    u32 slot = 0, phase = 0;
-    WS_DEV_MEMBER void next() {
-        if (++slot == kStages) slot = 0, phase ^= 1;
-    }
-};
+#include "forward_rings.cuh"
 
 struct Work {
     i32 b, head, first_row, tiles, first_tile;
@@ -119,31 +134,36 @@ WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
     return true;
 }
 
-struct Bars {
-    u32 at;
-    WS_DEV_MEMBER u32 q_full(u32 i) const { return at + 8 * i; }
-    WS_DEV_MEMBER u32 q_empty(u32 i) const { return at + 16 + 8 * i; }
-    WS_DEV_MEMBER u32 k_full(u32 i) const { return at + 32 + 8 * i; }
-    WS_DEV_MEMBER u32 k_empty(u32 i) const { return at + 64 + 8 * i; }
-    WS_DEV_MEMBER u32 v_full(u32 i) const { return at + 96 + 8 * i; }
-    WS_DEV_MEMBER u32 v_empty(u32 i) const { return at + 128 + 8 * i; }
-    WS_DEV_MEMBER u32 vt_full(u32 i) const { return at + 160 + 8 * i; }
-    WS_DEV_MEMBER u32 vt_empty(u32 i) const { return at + 192 + 8 * i; }
-};
-
 WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 first, i32 head, i32 b) {
 #pragma unroll
     for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * rows * 128, map, bar, half * 128, first, head, b);
+}
+
+// With kBlocks a tile's scale goes beside its barrier before the arrival, which lets consumers see it. It is asked for before the tile's slot is waited for, so
+// that nothing waits for it here; and the bytes are announced before the arrival, as the copy shall not wait for it either.
+WS_DEV void announce(u32 bar) {
+    if (kBlocks) mbarrier_expect_only(bar, kTileBytes);
+    else mbarrier_expect_tx(bar, kTileBytes);
 }
 
 WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars) {
     Ring<kQStages> q;
     Ring<kStages> k;
     Work w;
+#if WS_BLOCKS
+    u32 n = 0;
+#endif
     auto load_k = [&](i32 i, i32 kv_head) {
+#if WS_BLOCKS
+        const float scale = load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h + w.keys_at(i) * p.ks_t);
+#endif
         mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
-        mbarrier_expect_tx(bars.k_full(k.slot), kTileBytes);
+        announce(bars.k_full(k.slot));
         load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+#if WS_BLOCKS
+        store_shared_f32(bars.k_scale(n++), scale);
+        mbarrier_arrive(bars.k_full(k.slot));
+#endif
         k.next();
     };
     constexpr i32 kEarly = kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
@@ -161,17 +181,30 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     }
 }
 
-// V does not wait for K's slots: it has a transposition before it.
+// V does not wait for K's slots: it has a transposition before it. Packed, it needs none, and goes straight to where that would have put it. The scale of
+// the n-th tile takes the place of one eight before it, which has been read: the transposition, or this, waited for its slot of V^T.
 WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars) {
-    Ring<kVStages> v;
+    Ring<kPacked ? kVtStages : kVStages> v;
     Work w;
+#if WS_BLOCKS
+    u32 n = 0;
+#endif
     for (i32 round = 0; work_of(p, round, w); ++round) {
         const i32 kv_head = w.head / p.group;
 #pragma unroll 1
         for (i32 i = 0; i < w.tiles; ++i) {
-            mbarrier_wait(bars.v_empty(v.slot), v.phase ^ 1);
-            mbarrier_expect_tx(bars.v_full(v.slot), kTileBytes);
-            load_rows(base + kV + v.slot * kTileBytes, vm, bars.v_full(v.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+            const u32 full = kPacked ? bars.vt_full(v.slot) : bars.v_full(v.slot);
+#if WS_BLOCKS
+            const float scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h + w.keys_at(i) * p.vs_t);
+#endif
+            mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
+            announce(full);
+            if (kPacked) tma_load_4d(base + kVt + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
+            else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+#if WS_BLOCKS
+            store_shared_f32(bars.v_scale(n++), scale);
+            mbarrier_arrive(full);
+#endif
             v.next();
         }
     }
@@ -179,7 +212,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
 
 WS_DEV void transpose(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane) {
     Ring<kVStages> v;
-    Ring<kStages> vt;
+    Ring<kVtStages> vt;
     Work w;
     for (i32 i = 0; work_of(p, i, w); ++i) {
         for (i32 t = 0; t < w.tiles; ++t) {
@@ -240,17 +273,36 @@ constexpr float kLargest = 448.0f;
 
 struct Consumer {
     float o[D / 2];
+    // With kBlocks c is another one for each tile, so the reference is kept in what exponents are made of: it is kShift - bias, where no key was seen minus infinity.
     float reference0, reference1, sum0, sum1, c, bias0, bias1;
 
     WS_DEV_MEMBER void reset() {
 #pragma unroll
         for (i32 i = 0; i < D / 2; ++i) o[i] = 0.0f;
         reference0 = reference1 = kNegInf;
+        if (kBlocks) bias0 = bias1 = -kNegInf;
         sum0 = sum1 = 0.0f;
     }
 
+    WS_DEV_MEMBER bool unseen0() const { return kBlocks ? bias0 == -kNegInf : reference0 == kNegInf; }
+    WS_DEV_MEMBER bool unseen1() const { return kBlocks ? bias1 == -kNegInf : reference1 == kNegInf; }
+
     // New references: the maxima so far. Returns what all that was summed under the old ones is worth.
     WS_DEV_MEMBER void raise(float t0, float t1, float& a0, float& a1) {
+        if (kBlocks) {
+            // The larger the reference, the smaller the bias. A row that has seen no key weighs its hidden ones by any bias that is finite.
+            const float least0 = fminf(bias0, fmaf(-quad_max(t0), c, kShift)), least1 = fminf(bias1, fmaf(-quad_max(t1), c, kShift));
+            reference0 = least0 == -kNegInf ? kNegInf : 0.0f;   // for doubt_unseen alone
+            reference1 = least1 == -kNegInf ? kNegInf : 0.0f;
+            const float new0 = least0 == -kNegInf ? kShift : least0, new1 = least1 == -kNegInf ? kShift : least1;
+            a0 = ex2(new0 - bias0);
+            a1 = ex2(new1 - bias1);
+            bias0 = new0;
+            bias1 = new1;
+            sum0 *= a0;
+            sum1 *= a1;
+            return;
+        }
         const float m0 = fmaxf(reference0, quad_max(t0)), m1 = fmaxf(reference1, quad_max(t1));
         const float b0 = m0 == kNegInf ? 0.0f : m0 * c, b1 = m1 == kNegInf ? 0.0f : m1 * c;   // a row that has seen no key
         a0 = ex2(fmaf(reference0, c, -b0));
@@ -279,9 +331,9 @@ struct Consumer {
         for (i32 i = 0; i < D / 2; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
     }
 
-    WS_DEV_MEMBER void fold(const float (&x)[32], i32 slice) {
+    WS_DEV_MEMBER void fold(const float (&x)[32], i32 slice, float v_scale) {
 #pragma unroll
-        for (i32 i = 0; i < 32; ++i) o[32 * slice + i] += x[i];
+        for (i32 i = 0; i < 32; ++i) o[32 * slice + i] = kBlocks ? fmaf(x[i], v_scale, o[32 * slice + i]) : o[32 * slice + i] + x[i];
     }
 };
 
@@ -401,13 +453,16 @@ struct Consume {
     WS_DEV_MEMBER void release(u32 bar) const {
         if (elected) mbarrier_arrive(bar);
     }
-    WS_DEV_MEMBER u32 k_at(u32 n) const { return base + kK + n % kStages * kTileBytes; }
-    WS_DEV_MEMBER u32 k_desc(u32 n) const { return desc_low(base + kK) + n % kStages * (kTileBytes / 16); }
-    WS_DEV_MEMBER u32 vt_desc(u32 n) const { return desc_low(base + kVt) + n % kStages * (kTileBytes / 16); }
-    WS_DEV_MEMBER void wait_k(u32 n) const { mbarrier_wait(bars.k_full(n % kStages), n / kStages & 1); }
-    WS_DEV_MEMBER void wait_vt(u32 n) const { mbarrier_wait(bars.vt_full(n % kStages), n / kStages & 1); }
-    WS_DEV_MEMBER void release_k(u32 n) const { release(bars.k_empty(n % kStages)); }
-    WS_DEV_MEMBER void release_vt(u32 n) const { release(bars.vt_empty(n % kStages)); }
+    WS_DEV_MEMBER u32 k_at(Place n) const { return base + kK + k_slot(n) * kTileBytes; }
+    WS_DEV_MEMBER u32 k_desc(Place n) const { return desc_low(base + kK) + k_slot(n) * (kTileBytes / 16); }
+    WS_DEV_MEMBER u32 vt_desc(Place n) const { return desc_low(base + kVt) + vt_slot(n) * (kTileBytes / 16); }
+    WS_DEV_MEMBER void wait_k(Place n) const { mbarrier_wait(bars.k_full(k_slot(n)), k_phase(n)); }
+    WS_DEV_MEMBER void wait_vt(Place n) const { mbarrier_wait(bars.vt_full(vt_slot(n)), vt_phase(n)); }
+    WS_DEV_MEMBER void release_k(Place n) const { release(bars.k_empty(k_slot(n))); }
+    WS_DEV_MEMBER void release_vt(Place n) const { release(bars.vt_empty(vt_slot(n))); }
+    // Of the tile that was waited for.
+    WS_DEV_MEMBER float k_scale(Place n) const { return load_shared_f32(bars.k_scale(number(n))); }
+    WS_DEV_MEMBER float v_scale(Place n) const { return load_shared_f32(bars.v_scale(number(n))); }
 };
 
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
@@ -415,7 +470,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
     const Consume io{p, bars, base, group, lane4, lane == 0};
     if (group == WGS - 1) io.pass_turn();
     Ring<kQStages> q;
-    u32 n = 0;   // tiles of keys so far: the position in both rings
+    Place n{};
     Work w;
 #if WS_TRACE
     u32 laps[6] = {}, lap = clock();
@@ -426,10 +481,12 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
     for (i32 i = 0; work_of(p, i, w); ++i) {
         const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
         const i32 kv_head = w.head / p.group;
-        const float v_scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
+        const float v_scale = kBlocks ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
         Consumer me;
         me.reset();
-        me.c = score_factor(p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2);
+        float q_factor = 0.0f;   // 64 rows lie in one block of tokens
+        if (kBlocks) q_factor = load_f32(p.q_scale + w.b * p.qs_b + w.head * p.qs_h + (min(group_row, p.Sq - 1) >> 7) * p.qs_t) * p.softmax_scale_log2;
+        else me.c = score_factor(p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2);
         if (w.tiles > 0) {
             // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
             const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
@@ -465,6 +522,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 float t0 = 0.0f, t1 = 0.0f;
                 bool certain = false;
                 const u32 k_desc = io.k_desc(n);
+                if (kBlocks) me.c = score_factor(q_factor * io.k_scale(n));
                 if (kSerial) {
                     const i32 seen = p.Sk - p.Sq + row0 + 1;
                     const Tile tile{q_desc, k_desc, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk,
@@ -544,6 +602,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 io.await_turn();
                 LAP(3);
                 const u32 vt_desc = io.vt_desc(n);
+                const float v_of_tile = kBlocks ? io.v_scale(n) : 1.0f;
                 if (kKeep) {
 #pragma unroll
                     for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) issue_values(x[i], pr, vt_desc, i, held);
@@ -552,7 +611,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) pin(x[i]);
                     if (++held == kFold || j == w.tiles - 1) {   // its last tile is tile 0, or the only one
 #pragma unroll
-                        for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) me.fold(x[i], i);
+                        for (i32 i = 0; i < (kKeep ? D / 64 : 0); ++i) me.fold(x[i], i, 1.0f);
                         held = 0;
                     }
                 } else {
@@ -568,7 +627,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                             wgmma_wait<0>();
                         }
                         pin(y[i % 2]);
-                        me.fold(y[i % 2], i);
+                        me.fold(y[i % 2], i, v_of_tile);
                     }
                 }
                 io.release_vt(n);
@@ -581,8 +640,26 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 
         const i32 row1 = row0 + 8;
         const float all0 = quad_sum(me.sum0), all1 = quad_sum(me.sum1);   // before the choice: a shuffle under a condition that differs between lanes never returns
-        const float sum0 = me.reference0 == kNegInf ? 0.0f : all0, sum1 = me.reference1 == kNegInf ? 0.0f : all1;
-        const float f0 = sum0 > 0.0f ? v_scale * rcp(sum0) : 0.0f, f1 = sum1 > 0.0f ? v_scale * rcp(sum1) : 0.0f;
+        const float sum0 = me.unseen0() ? 0.0f : all0, sum1 = me.unseen1() ? 0.0f : all1;
+        float f0 = sum0 > 0.0f ? v_scale * rcp(sum0) : 0.0f, f1 = sum1 > 0.0f ? v_scale * rcp(sum1) : 0.0f;
+        if (kPacked) {   // V's mean, for rows that see a key
+            const float4* from = reinterpret_cast<const float4*>(p.v_mean + (static_cast<i64>(w.b) * p.Hkv + kv_head) * D) + lane4;
+            const float g0 = sum0 > 0.0f ? 1.0f : 0.0f, g1 = sum1 > 0.0f ? 1.0f : 0.0f;
+#pragma unroll
+            for (i32 j = 0; j < D / 16; ++j) {
+                float4 m = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (p.v_mean) m = from[4 * j];
+                const float mean[4] = {m.x, m.z, m.y, m.w};   // the order of an accumulator's dimensions
+#pragma unroll
+                for (i32 e = 0; e < 4; ++e) {
+                    float& o0 = me.o[8 * j + e % 2 + e / 2 * 4];
+                    float& o1 = me.o[8 * j + e % 2 + e / 2 * 4 + 2];
+                    o0 = fmaf(o0, f0, mean[e] * g0);
+                    o1 = fmaf(o1, f1, mean[e] * g1);
+                }
+            }
+            f0 = f1 = 1.0f;
+        }
         const i64 at = (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
         const i64 to = (at + row0) * D + 4 * lane4;
         if (row0 < p.Sq) {
@@ -594,8 +671,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, me.o[8 * j + 2] * f1, me.o[8 * j + 6] * f1, me.o[8 * j + 3] * f1, me.o[8 * j + 7] * f1);
         }
         if (p.lse && lane4 == 0) {
-            if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (me.reference0 * me.c + lg2(sum0) - kShift) * kLn2 : kNegInf;
-            if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (me.reference1 * me.c + lg2(sum1) - kShift) * kLn2 : kNegInf;
+            if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (kBlocks ? lg2(sum0) - me.bias0 : me.reference0 * me.c + lg2(sum0) - kShift) * kLn2 : kNegInf;
+            if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (kBlocks ? lg2(sum1) - me.bias1 : me.reference1 * me.c + lg2(sum1) - kShift) * kLn2 : kNegInf;
         }
     }
 #if WS_TRACE
@@ -604,7 +681,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         u32* to = reinterpret_cast<u32*>(p.partial) + (blockIdx.x * WGS + group) * 8;
         for (i32 j = 0; j < 6; ++j) to[j] = laps[j];
         to[6] = static_cast<u32>(ended - began);
-        to[7] = n;
+        to[7] = number(n);
     }
 #endif
 }
@@ -619,7 +696,7 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
         for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
         for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.k_full(i), 1), mbarrier_init(bars.k_empty(i), 4 * WGS);
         for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), kTransposers);
-        for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.vt_full(i), kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);
+        for (u32 i = 0; i < kVtStages; ++i) mbarrier_init(bars.vt_full(i), kPacked ? 1 : kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);
         mbarrier_init_fence();
     }
     __syncthreads();
@@ -627,7 +704,7 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
     wait_for_earlier_kernels();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
-        if (thread / 32 < kTransposers) transpose(p, base, bars, thread / 32, thread % 32);
+        if (!kPacked && thread / 32 < kTransposers) transpose(p, base, bars, thread / 32, thread % 32);
         else if (thread == 64) produce_v(p, &v_map, base, bars);
         else if (thread == 96) produce_qk(p, &q_map, &k_map, base, bars);
     } else {

@@ -10,7 +10,7 @@
 //! registers = 128
 //! spill_bytes = 0
 //! [structs.p]
-//! bytes = 248
+//! bytes = 256
 //! align = 8
 //! fields = [
 //!   { name = "q", type = "ptr", offset = 0, value = "q" },
@@ -55,6 +55,7 @@
 //!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
 //!   { name = "row_tiles", type = "i32", offset = 236, value = 0 },
 //!   { name = "section", type = "i32", offset = 240, value = 1 },
+//!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
 //! ]
 //! [tensor_maps.q_map]
 //! tensor = "q"

@@ -3,13 +3,14 @@
 In a wheel the comparison and the launch are `_native`'s. In a checkout the comparison is torch's own guard of tensors (type, dtype, device, sizes, strides), made for compiled code: it takes a third of the time of
 a key of our own. It is private to torch; where it is missing, or says no, the key decides.
 """
+import functools
 import math
 import threading
 
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _memory, _plan, _values
+from . import _arguments, _heuristic, _memory, _plan, _values
 
 try:   # the wheel's own launcher: the same comparison and launch without Python between
     from .._native import Launcher
@@ -23,7 +24,7 @@ except ImportError:
     _Guards = None
 
 _local = threading.local()
-_current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else lambda: -1
+current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else lambda: -1
 _RECENT, _PLANS, _MAX_GRID = 4, 512, 65535
 
 
@@ -58,7 +59,7 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
         recent = ()
     for check, plan in recent:
         if check(q, k, v, q_scale, k_scale, v_scale):
-            if _current_device() == plan.index:
+            if current_device() == plan.index:
                 result = plan(q, k, v, q_scale, k_scale, v_scale)
                 if result is not None:
                     return result
@@ -76,6 +77,23 @@ def _checked(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtyp
     return run(tensors, asked[0], softmax_scale, out_dtype, out_scale, asked[4], choice, asked)
 
 
+def packed_fits(q_shape, Hkv, Sk, causal, device):
+    """Whether sdpa_fp8_packed would take V^T, were it there, for queries of this shape, (B, Hq, Sq, D): on Hopper, where queries and keys are many."""
+    return _packed_fits(tuple(q_shape), Hkv, Sk, bool(causal), device)
+
+
+@functools.lru_cache(_PLANS)
+def _packed_fits(q_shape, Hkv, Sk, causal, device):
+    B, Hq, Sq, D = q_shape
+    if device.type != "cuda" or D not in _arguments.HEAD_DIMS or not 0 < B <= _MAX_GRID or not (Hq and Sq and Sk and Hkv) or Hq % Hkv:
+        return False
+    try:
+        processors = _plan.sms(device)
+    except NotImplementedError:
+        return False
+    return bool(processors) and _heuristic.packed_fits(_heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal), processors)
+
+
 def run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None, asked=None):
     """Launches for tensors that were checked. `asked` is what to remember the layout under."""
     q, k, v, *scales = tensors
@@ -84,24 +102,30 @@ def run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, choice
     if q.shape[0] > _MAX_GRID:
         parts = [run([x[i:i + _MAX_GRID] if x.dim() else x for x in tensors], causal, softmax_scale, out_dtype, out_scale, return_lse, choice) for i in range(0, q.shape[0], _MAX_GRID)]
         return tuple(map(_cat, zip(*parts))) if return_lse else _cat(parts)
-    q, k, v = map(_plan.loadable, (q, k, v))
-    tensors = (q, k, v, *scales)
+    tensors = (*map(_plan.loadable, (q, k, v)), *scales)
+    with torch.cuda.device(q.device):
+        plan = plan_for(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, choice)
+        if asked is not None:
+            _remember(_local.recent, asked, tensors, plan)
+        return plan(*tensors)
+
+
+def plan_for(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None, packed=False):
+    """This thread's plan for tensors of this layout, on their device, which is the current one. Packed: the third one is V^T."""
+    q, k, v, *scales = tensors
     try:
         plans, recent = _local.plans, _local.recent
     except AttributeError:
         plans, recent = _local.plans, _local.recent = {}, {}
-    key = (tuple((x.shape, x.stride(), x.dtype) for x in tensors), q.device, causal, softmax_scale, out_dtype, out_scale, return_lse, choice)
+    key = (tuple((x.shape, x.stride(), x.dtype) for x in tensors), q.device, causal, softmax_scale, out_dtype, out_scale, return_lse, choice, packed)
     plan = plans.get(key)
-    with torch.cuda.device(q.device):
-        if plan is None:
-            plan = _plan.DensePlan(q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice)
-            if len(plans) >= _PLANS:
-                plans.clear()
-                recent.clear()
-            plans[key] = plan
-        if asked is not None:
-            _remember(recent, asked, tensors, plan)
-        return plan(*tensors)
+    if plan is None:
+        plan = _plan.DensePlan(q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice, packed)
+        if len(plans) >= _PLANS:
+            plans.clear()
+            recent.clear()
+        plans[key] = plan
+    return plan
 
 
 def _remember(recent, asked, tensors, plan):

@@ -2,14 +2,14 @@
 
 Figures behind the choices: docs/ledger.md.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SMS = 132
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A problem as the heuristic sees it. `plain` says that scales are per head or tensor."""
+    """A problem as the heuristic sees it. `plain` says that scales are per head or tensor, `packed` that V comes transposed in whole tiles."""
     B: int
     Hq: int
     Hkv: int
@@ -18,6 +18,7 @@ class Shape:
     D: int
     causal: bool
     plain: bool = True
+    packed: bool = False
 
     @property
     def group(self):
@@ -70,14 +71,14 @@ def choose_split(s, keys=None, wgs=None, stages=None, poly=2):
 
 
 def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace=0, sms=SMS):
-    """One tile of keys for each CTA of a cluster. None where it does not fit."""
+    """One tile of keys for each CTA of a cluster, with scales of a whole head. None where it does not fit."""
     rows = s.group * s.Sq
     count = lambda keys: ceil_div(rows, 64) * ceil_div(s.Sk, keys) * s.Hkv * s.B
     # Where CTAs of 64 rows by 128 keys are more than one for each SM, fewer and larger ones have less to exchange.
     keys = keys or (64 if s.D == 256 else 256 if s.D <= 128 and count(128) > sms else 128)
     ctas = ctas or min((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), default=8)
     wgs = wgs or (2 if keys == 256 and count(256) > sms else 1)
-    if not s.plain or s.Sk > keys * ctas or s.D // 16 % ctas:
+    if s.Sk > keys * ctas or s.D // 16 % ctas:
         return None
     blocks = blocks or max(1, (2 if keys == 256 or s.D == 256 else 4 if s.D == 64 else 3) // wgs)   # CTAs on an SM: registers left for the next launch, too
     poly = poly or (2 if s.D == 128 and keys == 256 else 3)   # of eight exponentials
@@ -153,13 +154,19 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
 FORWARD = {64: dict(wgs=3, poly=0, keep=0), 128: dict(wgs=3, poly=0, keep=0), 256: dict(wgs=2, poly=0, keep=0)}
 
 
-def forward_shared(D, wgs):
-    """Mirrors the shared-memory map of forward.cu."""
-    stages = {64: (2, 4, 2, 4), 128: (2, 4, 2, 4), 256: (1, 2, 2, 2)}[D]
-    return stages[0] * 64 * wgs * D + sum(stages[1:]) * 128 * D + 256
+def forward_shared(D, wgs, plain=True, packed=False, stages=None):
+    """Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles."""
+    q, k, vt = stages or forward_stages(D, packed)
+    bars = 512 if max(k, vt) > 4 else 256
+    return q * 64 * wgs * D + (k + vt + (0 if packed else 2)) * 128 * D + bars + (0 if plain and not packed else 64)
 
 
-def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, l2_bytes=None, trace=0):
+def forward_stages(D, packed):
+    """Slots of Q, K and V^T, as forward.cu has them unless it is told otherwise."""
+    return (2, 4, 4) if D != 256 else (1, 4, 2) if packed else (1, 2, 2)
+
+
+def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, l2_bytes=None, trace=0, stages=None):
     """Many queries over many keys."""
     f = FORWARD[s.D]
     tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
@@ -189,26 +196,40 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
     # Of few keys the largest weighs much, and is exact where it is the reference: one more tile's maxima are looked at.
     if (not s.causal and s.Sk <= 2048) if looks is None else looks > 1:
         defines["WS_LOOKS"] = looks or 2
+    if s.packed:
+        defines["WS_PACKED"] = 1
+    elif not s.plain:
+        defines["WS_BLOCKS"] = 1
+    if stages:
+        defines.update(zip(("WS_QSTAGES", "WS_KSTAGES", "WS_VSTAGES"), stages))
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
-    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs),
+    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, s.plain, s.packed, stages),
                   row_tiles=row_tiles, section=section, boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
 def choose(s, sms=SMS):
-    """The kernel that we would run."""
+    """The kernel that we would run. With V packed there is but one that takes it; `packed_fits` says where that is the one to take."""
+    if s.packed:
+        return choose_forward(s, sms=sms)
     rows = s.group * s.Sq
     tiny = choose_tiny(s, sms=sms)
     # In CTAs of 64 rows by 128 keys, however large those of this choice are.
     size = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] * (tiny.block // 128) * max(1, dict(tiny.defines)["WS_KEYS"] // 128) if tiny else 0
-    if tiny and size <= (sms if rows <= 16 else 4 * sms):
+    small = tiny and size <= (sms if rows <= 16 else 4 * sms)
+    if small and s.plain:
         return tiny
     if rows <= 16:
         return choose_decode(s, sms=sms)
     if rows <= 64 and s.Sk > 1024:
         return choose_stream(s, sms=sms)
-    return choose_forward(s, sms=sms) if s.plain else choose_split(s)
+    return choose_split(s) if small else choose_forward(s, sms=sms)
+
+
+def packed_fits(s, sms=SMS):
+    """Whether packed values are worth their kernel: where row-major ones with a scale for each head would get it too."""
+    return choose(replace(s, plain=True, packed=False), sms).file == "forward"
 
 
 RAGGED = {64: (64, 4, 2), 128: (64, 4, 2), 256: (64, 2, 1)}   # keys of a tile, warpgroups, stages

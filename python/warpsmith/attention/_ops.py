@@ -16,7 +16,7 @@ _lib.define(f"sdpa_fp8_varlen(Tensor q, Tensor k, Tensor v, {_SCALES}, Tensor cu
 _lib.define(f"decode_fp8(Tensor q, Tensor k_cache, Tensor v_cache, {_SCALES}, Tensor cache_seqlens, Tensor? page_table=None, {_OPTIONS}) -> (Tensor, Tensor)")
 _lib.define("quantize_fp8(Tensor x, str scales='head', Tensor? shift=None) -> (Tensor, Tensor)")
 _lib.define("pack_kv(Tensor k, Tensor v, str scales='block', bool smooth_k=True, bool center_v=True) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
-_lib.define(f"sdpa_fp8_packed(Tensor q, Tensor k, Tensor v, {_SCALES}, Tensor k_mean, Tensor v_mean, {_OPTIONS}) -> (Tensor, Tensor)")
+_lib.define(f"sdpa_fp8_packed(Tensor q, Tensor k, Tensor v, {_SCALES}, Tensor k_mean, Tensor v_mean, {_OPTIONS}, Tensor? v_t=None) -> (Tensor, Tensor)")
 _lib.define("sdpa(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
 
 
@@ -86,14 +86,15 @@ def _fake_pack_kv(k, v, scales="block", smooth_k=True, center_v=True):
 
 
 def _packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False,
-            mode="default"):
-    kv = _pack.PackedKV(k, v, k_scale, v_scale, *_means(k_mean, v_mean))
+            mode="default", v_t=None):
+    kv = _pack.PackedKV(k, v, k_scale, v_scale, *_means(k_mean, v_mean), **({} if v_t is None else {"v_t": v_t}))
     return _pair(_packed.sdpa_fp8_packed(q, kv, q_scale, causal=causal, softmax_scale=softmax_scale, out_dtype=out_dtype, out_scale=out_scale, return_lse=return_lse,
                                        mode=mode), return_lse)
 
 
-def _fake_packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, *options, **named):
-    return _fake_sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *options, **named)
+def _fake_packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False,
+                 mode="default", v_t=None):
+    return _fake_sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
 
 
 for _name, _real, _fake in (("sdpa_fp8", _sdpa_fp8, _fake_sdpa_fp8), ("sdpa_fp8_varlen", _varlen, _fake_varlen), ("decode_fp8", _decode, _fake_decode),

@@ -10,7 +10,8 @@ class Params(ctypes.Structure):
                 + [(f"{t}s_{d}", c_int32) for t in "qkv" for d in "bht"]
                 + [(n, c_int32) for n in ("B", "Hq", "Hkv", "Sq", "Sk", "group", "out_kind")]
                 + [("out_inverse_scale", c_float), ("softmax_scale_log2", c_float)]
-                + [(n, c_int32) for n in ("tiles_per_unit", "tiles_per_worker", "total_tiles", "row_tiles", "section")])
+                + [(n, c_int32) for n in ("tiles_per_unit", "tiles_per_worker", "total_tiles", "row_tiles", "section")]
+                + [("v_mean", c_uint64)])
 
 
 class Ragged(ctypes.Structure):

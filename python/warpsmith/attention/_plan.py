@@ -75,13 +75,13 @@ def fill_common(p, q, k, v, scales, group, softmax_scale, out_dtype, out_scale):
 
 
 class DensePlan:
-    """sdpa_fp8 for one set of shapes, strides and options. `choice` replaces the heuristic's, for measurements."""
+    """sdpa_fp8 for one set of shapes, strides and options. `choice` replaces the heuristic's, for measurements. Packed: v is V^T as pack_kv makes it."""
 
-    def __init__(self, q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None):
+    def __init__(self, q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None, packed=False):
         B, Hq, Sq, D = q.shape
         Hkv, Sk = k.shape[1], k.shape[2]
         processors = sms(q.device)
-        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)))
+        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)), packed=packed)
         c = choice(shape) if choice else _heuristic.choose(shape, processors) if processors else portable(shape, q.device)
         self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
         self.index, self.device = q.device.index, q.device
@@ -98,15 +98,16 @@ class DensePlan:
         self.maps = None
         if c.boxes:
             self.raw, self.maps = aligned_tensor_maps(3)
-            self.map_shapes = [_map_shape(x, rows, D) for x, rows in zip((q, k, v), (c.boxes[0], c.boxes[1], c.boxes[1]))]
+            self.map_shapes = [_map_shape(x, rows) for x, rows in zip((q, k, v), (c.boxes[0], c.boxes[1], D if packed else c.boxes[1]))]
             self.encoded = [None] * 3
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p] + (self.maps or []))
 
-    def __call__(self, q, k, v, qs, ks, vs):
+    def __call__(self, q, k, v, qs, ks, vs, v_mean=None):
         """Launches on the current stream; None if an address is not on 16 bytes. The plan's device is the current one."""
         c = self.choice
         a, b, d = q.data_ptr(), k.data_ptr(), v.data_ptr()
-        if (a | b | d) & 15:
+        mean = 0 if v_mean is None else v_mean.data_ptr()
+        if (a | b | d | mean) & 15:
             return None
         out = torch.empty_like(self.out)
         lse = torch.empty_like(self.lse) if self.lse is not None else None
@@ -118,6 +119,7 @@ class DensePlan:
                 arrived = _memory.counters(c.units, self.device, stream)
         pack_addresses(self.params, 0, a, b, d, qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
                         0 if partial is None else partial.data_ptr(), 0 if arrived is None else arrived.data_ptr())
+        self.params.v_mean = mean
         if self.maps:
             for i, at in enumerate((a, b, d)):
                 if self.encoded[i] != at:
@@ -137,8 +139,8 @@ class DensePlan:
         return launcher.add(tensors, options, self.kernel.function, grid, c.block, c.shared_bytes, bytes(self.params), maps, self.out, self.lse, partial, c.units, self.index)
 
 
-def _map_shape(x, rows, D):
-    """A tensor map's dimensions, strides and box over (D, S, H, B)."""
-    dims = (D, x.shape[2], x.shape[1], x.shape[0])
+def _map_shape(x, rows):
+    """A tensor map's dimensions, strides and box over the dimensions of x, the last one first."""
+    dims = tuple(x.shape[::-1])
     strides = [max(s, 16) if n == 1 else s for s, n in zip((x.stride(2), x.stride(1), x.stride(0)), dims[1:])]
-    return dims, strides, (min(D, 128), rows, 1, 1)
+    return dims, strides, (min(dims[0], 128), rows, 1, 1)

@@ -1,0 +1,140 @@
+//! task = "fp8_attention"
+//! targets = ["sm_90a"]
+//! constraints = ["D == 128", "Hq % Hkv == 0"]
+//! shapes = ["wide", "1x4x2x300x700x128", "1x2x1x500x333x128"]
+//! scales = ["block", "head"]
+//! layouts = ["packed"]
+//! outs = ["bf16", "f16"]
+//! defines = ["D", "causal", "out"]
+//! [budget]
+//! registers = 128
+//! spill_bytes = 256
+//! [workspace.v_t]
+//! dtype = "u8"
+//! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
+//! [workspace.nothing]
+//! dtype = "f32"
+//! shape = ["B", "Hkv", "D"]
+//! init = "zero"
+//! [structs.p]
+//! bytes = 256
+//! align = 8
+//! fields = [
+//!   { name = "q", type = "ptr", offset = 0, value = "q" },
+//!   { name = "k", type = "ptr", offset = 8, value = "k" },
+//!   { name = "v", type = "ptr", offset = 16, value = "v_t" },
+//!   { name = "q_scale", type = "ptr", offset = 24, value = "q_scale" },
+//!   { name = "k_scale", type = "ptr", offset = 32, value = "k_scale" },
+//!   { name = "v_scale", type = "ptr", offset = 40, value = "v_scale" },
+//!   { name = "out", type = "ptr", offset = 48, value = "out" },
+//!   { name = "lse", type = "ptr", offset = 56, value = "lse" },
+//!   { name = "partial", type = "ptr", offset = 64, value = 0 },
+//!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
+//!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
+//!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
+//!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
+//!   { name = "k_b", type = "i64", offset = 104, value = "k_stride_b" },
+//!   { name = "k_h", type = "i64", offset = 112, value = "k_stride_h" },
+//!   { name = "k_s", type = "i64", offset = 120, value = "k_stride_s" },
+//!   { name = "v_b", type = "i64", offset = 128, value = "k_stride_b" },
+//!   { name = "v_h", type = "i64", offset = 136, value = "k_stride_h" },
+//!   { name = "v_s", type = "i64", offset = 144, value = "k_stride_s" },
+//!   { name = "qs_b", type = "i32", offset = 152, value = "q_scale_b" },
+//!   { name = "qs_h", type = "i32", offset = 156, value = "q_scale_h" },
+//!   { name = "qs_t", type = "i32", offset = 160, value = "q_scale_t" },
+//!   { name = "ks_b", type = "i32", offset = 164, value = "k_scale_b" },
+//!   { name = "ks_h", type = "i32", offset = 168, value = "k_scale_h" },
+//!   { name = "ks_t", type = "i32", offset = 172, value = "k_scale_t" },
+//!   { name = "vs_b", type = "i32", offset = 176, value = "k_scale_b" },
+//!   { name = "vs_h", type = "i32", offset = 180, value = "k_scale_h" },
+//!   { name = "vs_t", type = "i32", offset = 184, value = "k_scale_t" },
+//!   { name = "B", type = "i32", offset = 188, value = "B" },
+//!   { name = "Hq", type = "i32", offset = 192, value = "Hq" },
+//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv" },
+//!   { name = "Sq", type = "i32", offset = 200, value = "Sq" },
+//!   { name = "Sk", type = "i32", offset = 204, value = "Sk" },
+//!   { name = "group", type = "i32", offset = 208, value = "group" },
+//!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
+//!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
+//!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
+//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 0 },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = 0 },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
+//!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Sq, 192)" },
+//!   { name = "section", type = "i32", offset = 240, value = "max(1, causal * Hq * B)" },
+//!   { name = "v_mean", type = "ptr", offset = 248, value = "v_mean" },
+//! ]
+//! [structs.add]
+//! bytes = 80
+//! align = 8
+//! fields = [
+//!   { name = "q", type = "ptr", offset = 0, value = "q" },
+//!   { name = "q_scale", type = "ptr", offset = 8, value = "q_scale" },
+//!   { name = "out", type = "ptr", offset = 16, value = "out" },
+//!   { name = "lse", type = "ptr", offset = 24, value = "lse" },
+//!   { name = "k_mean", type = "ptr", offset = 32, value = "k_mean" },
+//!   { name = "v_mean", type = "ptr", offset = 40, value = "nothing" },
+//!   { name = "qs_b", type = "i32", offset = 48, value = "q_scale_b" },
+//!   { name = "qs_h", type = "i32", offset = 52, value = "q_scale_h" },
+//!   { name = "qs_t", type = "i32", offset = 56, value = "q_scale_t" },
+//!   { name = "Hq", type = "i32", offset = 60, value = "Hq" },
+//!   { name = "Sq", type = "i32", offset = 64, value = "Sq" },
+//!   { name = "Sk", type = "i32", offset = 68, value = "Sk" },
+//!   { name = "group", type = "i32", offset = 72, value = "group" },
+//!   { name = "softmax_scale", type = "f32", offset = 76, value = "softmax_scale" },
+//! ]
+//! [tensor_maps.q_map]
+//! tensor = "q"
+//! box = ["D", 64, 1, 1]
+//! swizzle = "128B"
+//! l2_promotion = "L2_256B"
+//! [tensor_maps.k_map]
+//! tensor = "k"
+//! box = ["D", 128, 1, 1]
+//! swizzle = "128B"
+//! l2_promotion = "L2_256B"
+//! [tensor_maps.v_map]
+//! tensor = "v_t"
+//! box = [128, "D", 1, 1]
+//! swizzle = "128B"
+//! l2_promotion = "L2_256B"
+//! [[launch]]
+//! entry = "transpose_values"
+//! grid = ["ceil_div(Sk, 128)", "Hkv", "B"]
+//! block = [128]
+//! args = ["v", "v_t", "Sk"]
+//! [[launch]]
+//! entry = "attention_forward"
+//! grid = ["min(ceil_div(Sq, 192) * Hq * B, SM_COUNT)"]
+//! block = [512]
+//! shared_bytes = "180544"
+//! args = ["p", "q_map", "k_map", "v_map"]
+//! [[launch]]
+//! entry = "add_means"
+//! grid = ["Sq", "Hq", "B"]
+//! block = ["D"]
+//! args = ["add"]
+
+// forward.cu at D 128 over packed values, as it ships: V^T in whole tiles, scales by block of 128 tokens, V's mean added by the kernel. V^T is made here,
+// plainly, from the task's row-major codes, in the order that transpose.cuh states; K's mean comes back to the log-sum-exp by add_means (pack_means.cuh),
+// where the library has torch do it.
+#define WS_WGS 3
+#define WS_KEEP 0
+#define WS_POLY 0
+#define WS_TURNS WS_CAUSAL
+#define WS_WIDE (!WS_CAUSAL)
+#define WS_PACKED 1
+#include "forward.cu"
+
+#include "pack_means.cuh"
+
+// A thread for each key of a tile. Key k of 16 lies at position 4 (k % 8 / 2) + 2 (k / 8) + k % 2, dimension d of 16 in row d / 2 + 8 (d % 2).
+extern "C" __global__ void __launch_bounds__(128) transpose_values(const u8* v, u8* v_t, i32 Sk) {
+    const i32 tile = blockIdx.x, key = tile * 128 + threadIdx.x, k = threadIdx.x % 16;
+    const i64 head = static_cast<i64>(blockIdx.z) * gridDim.y + blockIdx.y, keys = static_cast<i64>(gridDim.x) * 128;
+    const i32 at = tile * 128 + threadIdx.x / 16 * 16 + 4 * (k % 8 / 2) + 2 * (k / 8) + k % 2;
+    for (i32 d = 0; d < WS_D; ++d) {
+        const i32 row = d / 16 * 16 + d % 16 / 2 + 8 * (d % 2);
+        v_t[(head * WS_D + row) * keys + at] = key < Sk ? v[(head * Sk + key) * WS_D + d] : 0;
+    }
+}
