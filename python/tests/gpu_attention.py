@@ -234,7 +234,8 @@ def packed_case(r, g):
 
 
 def quantise_case(r, g):
-    shape = (r.randint(1, 3), r.randint(1, 4), r.randint(1, 700), r.choice((64, 128, 256, 72, 8)))
+    S = r.randint(1, 700) if r.random() < 0.9 else r.randint(9000, 18000)   # a head's CTAs wait for each other, or are too many
+    shape = (r.randint(1, 3), r.randint(1, 4), S, r.choice((64, 128, 256, 72, 8)))
     dtype, kind, how = r.choice((torch.bfloat16, torch.float16, torch.float32)), r.choice(("tensor", "head", "block")), r.choice(("plain", "bshd", "sliced"))
     x = (draw(shape, "normal", g) * r.choice((1e-9, 1.0, 100.0))).to(dtype)
     if how == "bshd":

@@ -81,6 +81,9 @@ pub struct Takes {
     /// Empty: the task's default shapes.
     pub shapes: Vec<String>,
     pub optional: Vec<String>,
+    /// Empty, as in `formats`: all of the task's.
+    pub scales: Vec<ScaleLayout>,
+    pub formats: Vec<Format>,
 }
 
 impl Workload {
@@ -100,6 +103,8 @@ pub fn expand(task: &Task, candidate: &Candidate, request: &WorkloadRequest) -> 
         outs: candidate.outs.clone(),
         shapes: candidate.shapes.clone(),
         optional: optional.collect(),
+        scales: candidate.scales.clone(),
+        formats: candidate.formats.clone(),
     };
     expand_taking(task, &takes, request)
 }
@@ -123,8 +128,8 @@ fn expand_taking(task: &Task, takes: &Takes, request: &WorkloadRequest) -> Resul
     let natural = if takes.shapes.is_empty() { &task.default_shapes } else { &takes.shapes };
     let shape_names = if request.shapes.is_empty() { natural } else { &request.shapes };
     let shapes = shape_names.iter().map(|s| task.shape(s.trim())).collect::<Result<Vec<_>, _>>()?;
-    let formats = chosen(task, "format", &request.formats, &task.formats, &task.formats[..1])?;
-    let scales = chosen(task, "scales", &request.scales, &task.scales, &task.scales[..1])?;
+    let formats = chosen(task, "format", &request.formats, &task.formats, first_taken(&task.formats, &takes.formats))?;
+    let scales = chosen(task, "scales", &request.scales, &task.scales, first_taken(&task.scales, &takes.scales))?;
     let distributions = chosen(task, "distribution", &request.distributions, &task.distributions, &[task.judged_on])?;
     let natural: Vec<Mask> = if takes.causal { task.masks.clone() } else { task.masks[..1].to_vec() };
     let masks = chosen(task, "mask", &request.masks, &task.masks, &natural)?;
@@ -159,6 +164,12 @@ fn expand_taking(task: &Task, takes: &Takes, request: &WorkloadRequest) -> Resul
         }
     }
     Ok(workloads)
+}
+
+/// What is judged where nothing was asked for: the first of the task's that the candidate takes.
+fn first_taken<'a, T: PartialEq>(there: &'a [T], taken: &[T]) -> &'a [T] {
+    let at = there.iter().position(|t| taken.contains(t)).unwrap_or(0);
+    &there[at..=at]
 }
 
 fn chosen<T>(task: &Task, what: &str, asked: &[T], there: &[T], default: &[T]) -> Result<Vec<T>, SpecError>

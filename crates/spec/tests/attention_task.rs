@@ -37,6 +37,20 @@ fn workloads_are_what_the_candidate_takes() {
     assert!(workloads(&blind, &asked)[0].variant.optional.is_empty());
 }
 
+/// Where no scales are asked for, the task's first are judged that the candidate takes.
+#[test]
+fn a_candidate_of_one_layout_of_scales_is_judged_in_that() {
+    let c = candidate(SHIPPED).unwrap();
+    let line = SHIPPED.lines().find(|l| l.starts_with("//! scales")).unwrap();
+    let only = |scales: &str| candidate(&SHIPPED.replace(line, &format!("//! scales = [{scales}]"))).unwrap();
+    let judged = |c: &Candidate| workloads(c, &WorkloadRequest::default())[0].scales;
+    assert_eq!(judged(&c), ScaleLayout::Head);
+    assert_eq!(judged(&only("\"block\", \"tensor\"")), judged(&only("\"tensor\", \"block\"")));
+    assert_eq!(judged(&only("\"block\"")), ScaleLayout::Block);
+    let asked = WorkloadRequest { scales: vec![ScaleLayout::Head], ..WorkloadRequest::default() };
+    assert_eq!(workloads(&only("\"block\""), &asked)[0].scales, ScaleLayout::Head);
+}
+
 /// A kernel for one head dimension is judged at shapes of its own, unless others are asked for; what is no shape is an error of its line.
 #[test]
 fn a_candidate_may_name_its_shapes() {

@@ -150,6 +150,7 @@ fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBu
         "gate_any_portable_f16.cu",
         "gate_any_portable_packed.cu",
         "gate_any_pack.cu",
+        "gate_any_pack_head.cu",
         "gate_any_pack_attend.cu",
     ]
     .into_iter()

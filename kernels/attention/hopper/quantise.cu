@@ -1,14 +1,16 @@
-// attention_amax, attention_quantise: f16, bf16 or f32 to e4m3 codes and their scales, as attention wants them.
+// attention_amax, attention_quantise, attention_quantise_head: f16, bf16 or f32 to e4m3 codes and their scales, as attention wants them.
 //
 //     scale = max |x - shift| / 448 (1 where that maximum is at most 1e-6)          code = e4m3((x - shift) / scale)
 //
 // Up to three tensors of a call (q, k and v) go together, one for each blockIdx.z. x (B, H, S, D), any strides with a contiguous last
 // dimension and rows on 16 bytes; codes of the same kind; shift (B, H, D) in f32, or null. Scales: one for the tensor, one for each head, or one
-// for each 128 tokens of a head. Those of a block need one launch; the others first attention_amax, into words that were set to zero.
+// for each 128 tokens of a head. Those of a block need one launch; the others first attention_amax, into words that were set to zero. Scales of
+// heads of f16 or bf16 need one launch of attention_quantise_head instead: a head's CTAs keep their tokens in registers until all of its maxima
+// are there, so x is read once. CTAs take their places in order, so it ends if a head's CTAs fit the device together.
 // Assumes: D a multiple of 8, at most 256. Grid: (blocks of 128 tokens, B * H, tensors), 256 threads.
 // Rounding: to nearest even, of x times 1 / scale: a code next to a tie may be the other one of x / scale.
 // Judged on the PTX machine, for sm_89: gate_any_pack.cu, and with attention behind it gate_any_pack_attend.cu.
-// Measured: docs/ledger.md. Bound by memory: x is read twice (the second time mostly from the L2), codes written once.
+// Measured: docs/ledger.md. Bound by memory: x is read once or twice (the second time mostly from the L2), codes written once.
 #include "params.cuh"
 
 struct Quantise {
@@ -37,23 +39,16 @@ WS_DEV void begin() {
 #endif
 }
 
-// Eight neighbours of a row, shifted.
-WS_DEV void load8(const Quantise& t, i64 at, const float* shift, float (&y)[8]) {
-    if (t.kind == 2) {
-        const float4* src = reinterpret_cast<const float4*>(static_cast<const float*>(t.x) + at);
-        const float4 a = src[0], b = src[1];
-        y[0] = a.x, y[1] = a.y, y[2] = a.z, y[3] = a.w, y[4] = b.x, y[5] = b.y, y[6] = b.z, y[7] = b.w;
-    } else {
-        const uint4 a = *reinterpret_cast<const uint4*>(static_cast<const u16*>(t.x) + at);
-        const u32 w[4] = {a.x, a.y, a.z, a.w};
+// Eight neighbours of a row in bf16 or f16, shifted.
+WS_DEV void widen8(const Quantise& t, uint4 a, const float* shift, float (&y)[8]) {
+    const u32 w[4] = {a.x, a.y, a.z, a.w};
 #pragma unroll
-        for (i32 i = 0; i < 4; ++i) {
-            if (t.kind == 0) {
-                y[2 * i] = __uint_as_float(w[i] << 16);
-                y[2 * i + 1] = __uint_as_float(w[i] & 0xFFFF0000u);
-            } else {
-                f32_of_f16x2(w[i], y[2 * i], y[2 * i + 1]);
-            }
+    for (i32 i = 0; i < 4; ++i) {
+        if (t.kind == 0) {
+            y[2 * i] = __uint_as_float(w[i] << 16);
+            y[2 * i + 1] = __uint_as_float(w[i] & 0xFFFF0000u);
+        } else {
+            f32_of_f16x2(w[i], y[2 * i], y[2 * i + 1]);
         }
     }
     if (shift) {
@@ -62,18 +57,49 @@ WS_DEV void load8(const Quantise& t, i64 at, const float* shift, float (&y)[8]) 
     }
 }
 
+WS_DEV uint4 load8_raw(const Quantise& t, i64 at) { return *reinterpret_cast<const uint4*>(static_cast<const u16*>(t.x) + at); }
+
+// The same from memory, of any kind.
+WS_DEV void load8(const Quantise& t, i64 at, const float* shift, float (&y)[8]) {
+    if (t.kind != 2) {
+        widen8(t, load8_raw(t, at), shift, y);
+        return;
+    }
+    const float4* src = reinterpret_cast<const float4*>(static_cast<const float*>(t.x) + at);
+    const float4 a = src[0], b = src[1];
+    y[0] = a.x, y[1] = a.y, y[2] = a.z, y[3] = a.w, y[4] = b.x, y[5] = b.y, y[6] = b.z, y[7] = b.w;
+    if (shift) {
+#pragma unroll
+        for (i32 i = 0; i < 8; ++i) y[i] -= shift[i];
+    }
+}
+
+WS_DEV void store8(const Quantise& t, i64 at, float (&y)[8], float inverse) {
+#pragma unroll
+    for (i32 e = 0; e < 8; ++e) y[e] *= inverse;
+    *reinterpret_cast<uint2*>(t.codes + at) = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
+}
+
+WS_DEV float scale_of(float top) { return top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f; }
+
+WS_DEV float largest8(float top, const float (&y)[8]) {
+#pragma unroll
+    for (i32 e = 0; e < 8; ++e) top = fmaxf(top, fabsf(y[e]));
+    return top;
+}
+
 struct Place {
     i32 b, h, first, tokens;
     const float* shift;
 };
 
-WS_DEV Place place_of(const Quantise& t) {
+WS_DEV Place place_of(const Quantise& t, u32 block, u32 head) {
     Place w;
-    w.b = blockIdx.y / t.H;
-    w.h = blockIdx.y % t.H;
-    w.first = blockIdx.x * kBlockTokens;
+    w.b = head / t.H;
+    w.h = head % t.H;
+    w.first = block * kBlockTokens;
     w.tokens = min(kBlockTokens, t.S - w.first);
-    w.shift = t.shift ? t.shift + static_cast<i64>(blockIdx.y) * t.D : nullptr;
+    w.shift = t.shift ? t.shift + static_cast<i64>(head) * t.D : nullptr;
     return w;
 }
 
@@ -88,18 +114,8 @@ struct Steps {
     }
 };
 
-// The largest magnitude of this CTA's block of tokens, in every thread.
-WS_DEV float block_amax(const Quantise& t, const Place& w, float* shared) {
-    float top = 0.0f;
-    Steps at(t.D);
-#pragma unroll 4
-    for (; at.row < w.tokens; at.next()) {
-        const i32 row = at.row, d = at.column * 8;
-        float y[8];
-        load8(t, w.b * t.x_b + w.h * t.x_h + (w.first + row) * t.x_s + d, w.shift ? w.shift + d : nullptr, y);
-#pragma unroll
-        for (i32 e = 0; e < 8; ++e) top = fmaxf(top, fabsf(y[e]));
-    }
+// The largest of all threads' values, in every thread.
+WS_DEV float largest_of_all(float top, float* shared) {
 #pragma unroll
     for (i32 lane = 16; lane > 0; lane /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, lane));
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = top;
@@ -109,11 +125,25 @@ WS_DEV float block_amax(const Quantise& t, const Place& w, float* shared) {
     return top;
 }
 
+// The largest magnitude of this CTA's block of tokens, in every thread.
+WS_DEV float block_amax(const Quantise& t, const Place& w, float* shared) {
+    float top = 0.0f;
+    Steps at(t.D);
+#pragma unroll 4
+    for (; at.row < w.tokens; at.next()) {
+        const i32 row = at.row, d = at.column * 8;
+        float y[8];
+        load8(t, w.b * t.x_b + w.h * t.x_h + (w.first + row) * t.x_s + d, w.shift ? w.shift + d : nullptr, y);
+        top = largest8(top, y);
+    }
+    return largest_of_all(top, shared);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) attention_amax(const __grid_constant__ Quantises all) {
     __shared__ float shared[kThreads / 32];
     begin();
     const Quantise& t = all.of[blockIdx.z];
-    const Place w = place_of(t);
+    const Place w = place_of(t, blockIdx.x, blockIdx.y);
     if (w.tokens <= 0 || static_cast<i32>(blockIdx.y) >= t.heads) return;
     const float top = block_amax(t, w, shared);
     // Bits of floats that are not negative are in the floats' order.
@@ -124,12 +154,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise(const 
     __shared__ float shared[kThreads / 32];
     begin();
     const Quantise& t = all.of[blockIdx.z];
-    const Place w = place_of(t);
+    const Place w = place_of(t, blockIdx.x, blockIdx.y);
     if (w.tokens <= 0 || static_cast<i32>(blockIdx.y) >= t.heads) return;
     const i32 blocks = (t.S + kBlockTokens - 1) / kBlockTokens;
     const i64 at = t.per == 2 ? static_cast<i64>(blockIdx.y) * blocks + blockIdx.x : t.per == 1 ? blockIdx.y : 0;
     const float top = t.per == 2 ? block_amax(t, w, shared) : __uint_as_float(t.amax[at]);
-    const float scale = top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f;
+    const float scale = scale_of(top);
     const float inverse = __fdiv_rn(1.0f, scale);
     const bool first = t.per == 2 || (blockIdx.x == 0 && (t.per == 1 || blockIdx.y == 0));
     if (first && threadIdx.x == 0) t.scale[at] = scale;
@@ -139,9 +169,68 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise(const 
         const i32 row = to.row, d = to.column * 8;
         float y[8];
         load8(t, w.b * t.x_b + w.h * t.x_h + (w.first + row) * t.x_s + d, w.shift ? w.shift + d : nullptr, y);
-#pragma unroll
-        for (i32 e = 0; e < 8; ++e) y[e] *= inverse;
-        *reinterpret_cast<uint2*>(t.codes + w.b * t.c_b + w.h * t.c_h + (w.first + row) * t.c_s + d) =
-            make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
+        store8(t, w.b * t.c_b + w.h * t.c_h + (w.first + row) * t.c_s + d, y, inverse);
     }
 }
+
+// One scale for each head, x read once. `arrived`: for each tensor and head (gridDim.y to a tensor) the CTAs whose maximum is in amax;
+// `ticket`: the places taken. All of these words, and amax, were set to zero. kPieces: of eight elements, a thread's at most.
+template <i32 kPieces>
+WS_DEV void quantise_head(const Quantises& all, u32* arrived, u32* ticket) {
+    __shared__ float shared[kThreads / 32];
+    __shared__ u32 place;
+    __shared__ float of_head;
+    begin();
+    // Places are given in the order in which CTAs start, whatever their indices: who waits for a head's other CTAs waits for none that has not
+    // its turn before any later head.
+    if (threadIdx.x == 0) place = atomicAdd(ticket, 1u);
+    __syncthreads();
+    const u32 block = place % gridDim.x, head = place / gridDim.x % gridDim.y, tensor = place / gridDim.x / gridDim.y;
+    const Quantise& t = all.of[tensor];
+    const Place w = place_of(t, block, head);
+    if (w.tokens <= 0 || static_cast<i32>(head) >= t.heads) return;
+    const i64 from = w.b * t.x_b + w.h * t.x_h + w.first * t.x_s, to = w.b * t.c_b + w.h * t.c_h + w.first * t.c_s;
+    uint4 raw[kPieces];
+    Steps at(t.D);
+#pragma unroll
+    for (i32 i = 0; i < kPieces; ++i, at.next()) raw[i] = at.row < w.tokens ? load8_raw(t, from + at.row * t.x_s + at.column * 8) : make_uint4(0, 0, 0, 0);
+    float top = 0.0f;
+    at = Steps(t.D);
+#pragma unroll
+    for (i32 i = 0; i < kPieces; ++i, at.next()) {
+        float y[8];
+        widen8(t, raw[i], w.shift ? w.shift + at.column * 8 : nullptr, y);
+        if (at.row < w.tokens) top = largest8(top, y);
+    }
+    top = largest_of_all(top, shared);
+    if (threadIdx.x == 0) {
+        u32* const amax = t.amax + head;
+        u32* const count = arrived + tensor * gridDim.y + head;
+        atomicMax(amax, __float_as_uint(top));
+        __threadfence();
+        atomicAdd(count, 1u);
+        const u32 blocks = (t.S + kBlockTokens - 1) / kBlockTokens;
+        while (*static_cast<volatile u32*>(count) < blocks) __nanosleep(20);
+        __threadfence();
+        of_head = __uint_as_float(*static_cast<volatile u32*>(amax));
+    }
+    __syncthreads();
+    const float scale = scale_of(of_head), inverse = __fdiv_rn(1.0f, scale);
+    if (block == 0 && threadIdx.x == 0) t.scale[head] = scale;
+    at = Steps(t.D);
+#pragma unroll
+    for (i32 i = 0; i < kPieces; ++i, at.next()) {
+        if (at.row >= w.tokens) break;
+        float y[8];
+        widen8(t, raw[i], w.shift ? w.shift + at.column * 8 : nullptr, y);
+        store8(t, to + at.row * t.c_s + at.column * 8, y, inverse);
+    }
+}
+
+#define WS_QUANTISE_HEAD(pieces)                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise_head_##pieces(const __grid_constant__ Quantises all, u32* arrived, u32* ticket) { \
+        quantise_head<pieces>(all, arrived, ticket);                                                                                               \
+    }
+WS_QUANTISE_HEAD(4)    // head dimensions up to 64
+WS_QUANTISE_HEAD(8)    // 128
+WS_QUANTISE_HEAD(16)   // 256

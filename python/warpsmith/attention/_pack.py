@@ -3,6 +3,7 @@
 On Hopper one kernel (quantise.cu) does it for up to three tensors at a time; elsewhere, and for layouts that it does not take, torch's own
 operations do, and give the same codes.
 """
+import ctypes
 from typing import NamedTuple, Optional
 
 import torch
@@ -78,8 +79,11 @@ def _fused_quantise(pairs, scales):
     with torch.cuda.device(device):
         _driver.bind_context(device.index)
         made, q = [], Quantises()
-        amax = None if scales == "block" else torch.zeros(sum(x.shape[0] * x.shape[1] for x, _ in pairs), dtype=torch.int32, device=device)
-        used = 0
+        grid = (max(-(-x.shape[2] // 128) for x, _ in pairs), max(x.shape[0] * x.shape[1] for x, _ in pairs), len(pairs))
+        used, heads, width = 0, grid[1] * len(pairs), max(x.shape[3] for x, _ in pairs)
+        # A head's CTAs wait for each other where all of them are sure to find places.
+        once = scales == "head" and all(x.element_size() == 2 for x, _ in pairs) and grid[0] <= _plan.sms(device)
+        amax = None if scales == "block" else torch.zeros(2 * heads + 1, dtype=torch.int32, device=device)   # maxima; CTAs that have theirs; places
         for t, (x, shift) in zip(q.of, pairs):
             B, H, S, D = x.shape
             codes = torch.empty_like(x, dtype=E4M3)   # dense tensors keep their layout
@@ -95,8 +99,12 @@ def _fused_quantise(pairs, scales):
                 t.amax = amax.data_ptr() + 4 * used
                 used += B * H
             made.append((codes, scale))
-        grid = (max(-(-x.shape[2] // 128) for x, _ in pairs), max(x.shape[0] * x.shape[1] for x, _ in pairs), len(pairs))
         stream = torch._C._cuda_getCurrentRawStream(device.index)
+        if once:
+            entry = f"attention_quantise_head_{4 if width <= 64 else 8 if width <= 128 else 16}"
+            arrived = ctypes.c_uint64(amax.data_ptr() + 4 * heads)
+            _driver.Launch(_kernels.kernel(_QUANTISE, device.index, entry), grid, 256, [q, arrived, ctypes.c_uint64(amax.data_ptr() + 8 * heads)])(stream)
+            return made
         for entry in ("attention_amax", "attention_quantise")[amax is None:]:
             _driver.Launch(_kernels.kernel(_QUANTISE, device.index, entry), grid, 256, [q])(stream)
     return made
