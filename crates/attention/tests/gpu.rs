@@ -78,3 +78,49 @@ fn values_of_one_stay_one_by_every_kernel() {
         }
     }
 }
+
+/// Packed values of one and a mean of one: two, to the bit, for every row that sees a key, by the kernel that takes V transposed.
+#[test]
+#[ignore = "needs a CUDA device"]
+fn packed_values_have_their_mean_added() {
+    let context = Driver::load().expect("there is a driver").context(0).expect("there is a device");
+    let device = Device::current().expect("the context is current");
+    for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in
+        [(1, 8, 2, 700, 900, 64), (2, 4, 4, 1000, 2000, 128), (1, 2, 1, 300, 500, 256)]
+    {
+        for mask in [Mask::Full, Mask::Causal] {
+            let dense = Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
+            let problem = Problem { mask, output: Output::F16, packed_values: true, ..dense };
+            let plan = Plan::new(&problem, &device).expect("the problem is right");
+            let ready = plan.load().expect("the kernel loads");
+            let (rows, width) = (u64::from(batch * heads_q * seqlen_q), u64::from(head_dim));
+            let heads = u64::from(batch * heads_kv);
+            let q = filled(&context, rows * width, ONE);
+            let k = filled(&context, heads * u64::from(seqlen_k) * width, ONE);
+            let v = filled(&context, heads * u64::from(seqlen_k).next_multiple_of(128) * width, ONE);
+            let ones = context.alloc(4 * heads.max(u64::from(batch * heads_q)) * width).expect("there is room");
+            let count = (heads.max(u64::from(batch * heads_q)) * width) as usize;
+            ones.write(0, &1.0f32.to_le_bytes().repeat(count)).expect("scales and means are written");
+            let out = filled(&context, 2 * rows * width, 0xFF);
+            let at = |b: &DeviceBuffer| DevicePtr(b.address());
+            let pointers = Pointers {
+                q: at(&q),
+                k: at(&k),
+                v: at(&v),
+                v_mean: Some(at(&ones)),
+                q_scale: at(&ones),
+                k_scale: at(&ones),
+                v_scale: at(&ones),
+                out: at(&out),
+                ..Pointers::default()
+            };
+            ready.launch(&pointers, RawStream(std::ptr::null_mut())).expect("the launch is made");
+            context.wait().expect("the kernel ends");
+            let mut got = vec![0; (2 * rows * width) as usize];
+            out.read(0, &mut got).expect("the output is read");
+            let wrong = got.chunks(2).position(|x| x != [0x00, 0x40]);
+            let name = plan.choice().instance.name();
+            assert_eq!(wrong, None, "{name}, {mask:?}: element {wrong:?} of {}", got.len() / 2);
+        }
+    }
+}

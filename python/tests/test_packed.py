@@ -1,0 +1,72 @@
+"""What sdpa_fp8_packed asks of V^T and of V's mean before a kernel reads them, and which way a call takes: needs torch, no GPU."""
+import os
+import pathlib
+import sys
+import unittest
+import unittest.mock as mock
+
+if not os.environ.get("WARPSMITH_INSTALLED"):   # else the wheel is tested
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+try:
+    import torch
+    from torch._subclasses import FakeTensorMode
+    from warpsmith import attention as w
+    from warpsmith.attention import _call, _packed, _plan
+except ImportError as e:
+    raise unittest.SkipTest(str(e))
+
+E4 = torch.float8_e4m3fn
+
+
+def codes(*shape):
+    return torch.zeros(shape, dtype=torch.uint8).view(E4)
+
+
+class Parts(unittest.TestCase):
+    def test_values_that_are_not_the_transposed_ones_of_these_keys_are_refused(self):
+        k = codes(2, 3, 200, 64)
+        good = codes(2, 3, 64, 256)
+        self.assertIs(_packed._transposed(good, k), good)
+        for what, v_t, error in (("row-major", codes(2, 3, 200, 64), ValueError), ("without the tail's zeros", codes(2, 3, 64, 200), ValueError),
+                                 ("of fewer heads", codes(2, 2, 64, 256), ValueError), ("of another batch", codes(1, 3, 64, 256), ValueError),
+                                 ("strided", codes(2, 3, 256, 64).transpose(2, 3), ValueError), ("bytes", good.view(torch.uint8), TypeError), ("a list", [good], TypeError)):
+            with self.subTest(what), self.assertRaises(error):
+                _packed._transposed(v_t, k)
+
+    def test_a_mean_is_what_the_kernel_reads(self):
+        k, odd = codes(2, 3, 200, 64), torch.zeros(2 * 3 * 64 + 1)[1:].view(2, 3, 64)
+        self.assertIsNone(_packed._mean("v_mean", None, k))
+        self.assertEqual(_packed._mean("v_mean", odd, k).data_ptr() % 16, 0)
+        self.assertTrue(_packed._mean("v_mean", torch.zeros(2, 64, 3).transpose(1, 2), k).is_contiguous())
+        for m, error in ((torch.zeros(2, 3, 63), ValueError), (torch.zeros(2, 1, 64), ValueError), (torch.zeros(2, 3, 64).half(), TypeError), (0.0, TypeError)):
+            with self.assertRaises(error):
+                _packed._mean("v_mean", m, k)
+
+
+class Ways(unittest.TestCase):
+    def test_packed_values_fit_on_hopper_where_queries_and_keys_are_many(self):
+        cuda = torch.device("cuda", 0)
+        for sms, major_error, shape, fits in ((132, None, (2, 8, 2048, 64), True), (132, None, (2, 8, 1, 64), False), (132, None, (2, 8, 2048, 96), False),
+                                              (0, None, (2, 8, 2048, 64), False), (132, NotImplementedError, (2, 8, 2048, 64), False)):
+            _call._packed_fits.cache_clear()
+            with mock.patch.object(_plan, "sms", side_effect=major_error, return_value=sms):
+                self.assertEqual(_call.packed_fits(shape, 8, 2048, False, cuda), fits, (sms, shape))
+        _call._packed_fits.cache_clear()
+        self.assertFalse(_call.packed_fits((2, 8, 2048, 64), 8, 2048, False, torch.device("cpu")))
+        self.assertFalse(_call.packed_fits((2, 8, 2048, 64), 0, 2048, False, cuda))
+        self.assertFalse(_call.packed_fits((2, 8, 2048, 64), 3, 2048, False, cuda))
+
+    def test_the_op_takes_transposed_values(self):
+        with FakeTensorMode():
+            e = lambda *s: torch.empty(*s, dtype=E4, device="cuda")
+            s, none = torch.empty((), device="cuda"), torch.empty(0, device="cuda")
+            q, k = e(2, 4, 300, 64), e(2, 2, 700, 64)
+            out, lse = torch.ops.warpsmith.sdpa_fp8_packed(q, k, k, s, s, s, none, none, True, return_lse=True, v_t=e(2, 2, 64, 768))
+            self.assertEqual((out.shape, out.dtype, lse.shape), ((2, 4, 300, 64), torch.bfloat16, (2, 4, 300)))
+            if "v_t" in w.PackedKV._fields:
+                kv = w.PackedKV(k, k, s, s, v_t=e(2, 2, 64, 768))
+                self.assertEqual(w.sdpa_fp8_packed(q, kv, s, causal=True, out_dtype=torch.float16).dtype, torch.float16)
+
+
+if __name__ == "__main__":
+    unittest.main()
