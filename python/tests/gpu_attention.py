@@ -7,7 +7,7 @@ From an installed wheel: python3 python/tests/installed.py WHEEL --gpu [the same
 Each as one command, prebuilt kernels in the cache beforehand:
     ... gpu_attention.py --cases 2000 --seconds 120                              the property test
     ... gpu_attention.py --only repeats --launches 100000                        bit-identical on two streams at once
-    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,portable,ada,varlen,decode,packed,quantise
+    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,portable,ada,varlen,decode,packed,pack,quantise
     (also --tool initcheck, synccheck, racecheck)
 
 Needs torch and a Hopper GPU. Prints each failure with the case that makes it again, then counts; exit code 1 if any failed.
@@ -233,6 +233,58 @@ def packed_case(r, g):
     return judge(out, lse, *oracle(q, k, v, causal, D ** -0.5), 0.02 if dtype == E4 else None), (B, Hkv, group, Sq, Sk, D, causal, dist, kind, dtype, on)
 
 
+def differs(x, centred, codes, scale, mean, kind):
+    """Codes, scales and means of x against torch's operations: None, or what is wrong. Only the mean's and the scale's last bits may differ."""
+    want = w._pack.mean_of_some(x) if centred and x.shape[2] else None
+    if (mean is None) != (want is None) or mean is not None and not torch.allclose(mean, want, rtol=1e-5, atol=1e-5 * float(x.float().abs().max())):
+        return "the mean differs"
+    f = x.float() if mean is None else x.float() - mean[:, :, None]
+    if not torch.allclose(scale, w._pack._torch_quantise(x, mean, kind)[1], rtol=3e-7, atol=0):
+        return "scales differ from torch's operations"
+    s = wide_scale(scale, x.shape[2])
+    # By the scale's inverse or by division, which differ next to ties alone.
+    either = [codes.float() == y.clamp(-448, 448).to(E4).float() for y in (f * (1 / s), f / s)]
+    return None if bool((either[0] | either[1]).all()) else f"{int((~(either[0] | either[1])).sum())} codes differ from torch's operations"
+
+
+def pack_case(r, g):
+    B, H, group, S, Sq, D = r.randint(1, 3), r.randint(1, 3), r.choice((1, 2)), r.choice((r.randint(1, 70), r.randint(1, 700), 128 * r.randint(1, 20))), r.randint(1, 400), r.choice((64, 128, 256, 64, 128, 72))
+    dtypes, kind = [r.choice((torch.bfloat16, torch.float16, torch.float32)) for _ in range(2)], r.choice(("block", "block", "head", "tensor"))
+    hows, dist, size, on = [r.choice(("plain", "bshd", "sliced", "shifted")) for _ in range(2)], r.choice(("normal", "outliers", "shifted")), r.choice((0.0, 1e-9, 1.0, 100.0)), (r.random() < 0.7, r.random() < 0.7)
+    if r.random() < 0.7:
+        dtypes[1] = dtypes[0]
+    def made(S, H, dtype, how):
+        x = (draw((B, H, S, D), dist, g) * size).to(dtype)
+        if how == "bshd":
+            x = x.transpose(1, 2).contiguous().transpose(1, 2)
+        elif how == "sliced":
+            x = F.pad(x, (0, 8, 0, 1))[:, :, :S, :D]
+        elif how == "shifted":   # an address that is no multiple of 16
+            x = torch.cat((x.new_zeros(1), x.flatten()))[1:].view(x.shape)
+        return x
+    case = (B, H, group, S, Sq, D, dtypes, kind, hows, dist, size, on)
+    k, v = made(S, H, dtypes[0], hows[0]), made(S, H, dtypes[1], hows[1])
+    kv = w.pack_kv(k, v, scales=kind, smooth_k=on[0], center_v=on[1])
+    why = differs(k, on[0], kv.k, kv.k_scale, kv.k_mean, kind) or differs(v, on[1], kv.v, kv.v_scale, kv.v_mean, kind)
+    if not why and (kv.v_t is None) == (kind == "block" and D != 72):
+        why = f"v_t is {kv.v_t}"
+    if not why and kv.v_t is not None and not torch.equal(kv.v_t.view(torch.uint8), transposed(kv.v)):
+        why = "v_t is not v's codes"
+    q = made(Sq, H * group, dtypes[0], hows[0])
+    if not why and dtypes[0] == dtypes[1] and D != 72:   # as `sdpa` does it
+        if (all_of := w._pack.pack_all(q, k, v)) is not None:
+            q8, qs, kv = all_of
+            why = differs(q, False, q8, qs, None, "block") or differs(k, True, kv.k, kv.k_scale, kv.k_mean, "block")
+            if not why:
+                part = lambda columns: w._fused.pack([w._fused.Part(v, True, transposed=True), w._fused.Part(k, True)], columns)
+                for columns in (None, 1, 2):   # CTAs of many blocks give the same
+                    a, b = part(columns)
+                    why = why or differs(v, True, a.codes, a.scale, a.mean, "block") or differs(k, True, b.codes, b.scale, b.mean, "block")
+                    same = torch.equal(kv.v_t.view(torch.uint8), a.transposed.view(torch.uint8)) and torch.equal(transposed(a.codes), a.transposed.view(torch.uint8)) and torch.equal(kv.v_scale, a.scale)
+                    why = why or (None if same else "v_t without v's codes, or by other CTAs, differs")
+    return why, case
+
+
 def quantise_case(r, g):
     S = r.randint(1, 700) if r.random() < 0.9 else r.randint(9000, 18000)   # a head's CTAs wait for each other, or are too many
     shape = (r.randint(1, 3), r.randint(1, 4), S, r.choice((64, 128, 256, 72, 8)))
@@ -264,7 +316,7 @@ def dropin_case(r, g):
     return None if out.dtype == dtype and out.shape == want.shape and rel < 0.08 else f"{out.dtype}, relF {rel:.4f}", (D, group, Sq, Sk, causal, dtype)
 
 
-CASES = dict(dense=dense_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, quantise=quantise_case, dropin=dropin_case)
+CASES = dict(dense=dense_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
 
 
 def inputs(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64):
@@ -379,6 +431,10 @@ def check_compile():
     x = [torch.randn(1, 4, 256, 64, device=dev, dtype=torch.float16) for _ in range(3)]
     assert torch.allclose(torch.compile(lambda *a: w.sdpa(*a, is_causal=True), fullgraph=True, backend="aot_eager")(*x), w.sdpa(*x, is_causal=True), atol=1e-3)
     torch.library.opcheck(torch.ops.warpsmith.sdpa_fp8, tuple(t), test_utils="test_faketensor")
+    wide = torch.randn(2, 2, 301, 160, device=dev, dtype=torch.bfloat16)
+    for y in (x[0], x[0].transpose(1, 2).contiguous().transpose(1, 2), wide[:, :, 1:, :64], wide[:, :, 1:, 1:65], wide[..., :72].float(), x[0].transpose(2, 3)):   # with V^T and without
+        for kind in ("block", "head"):
+            torch.library.opcheck(torch.ops.warpsmith.pack_kv, (y, y, kind), test_utils="test_faketensor")
 
 
 def check_errors():
@@ -437,7 +493,58 @@ def check_eager():
         print(f"eager {name}: {statistics.median(host):.2f} us after a wait, {(time.perf_counter() - start) / 2000 * 1e6:.2f} us back to back", flush=True)
 
 
-CHECKS = dict(graph=check_graph, streams=check_streams, repeats=check_repeats, compile=check_compile, errors=check_errors, zeros=check_zero_scales, eager=check_eager)
+PACKING = [(2, 8, 2048, 64), (4, 16, 4096, 64), (4, 16, 4096, 128), (1, 16, 16384, 128), (4, 8, 4096, 256)]
+
+
+def replayed_us(f, calls=10, rounds=7):
+    """The median time of a call, of graphs of several."""
+    f()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            f()
+    times = []
+    for _ in range(rounds + 2):
+        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        a.record()
+        graph.replay()
+        b.record()
+        torch.cuda.synchronize()
+        times.append(a.elapsed_time(b) * 1000 / calls)
+    return statistics.median(times[2:])
+
+
+def packing_case(r, g, n=None):
+    """What check_packing will launch, for `prebuild`."""
+    B, H, S, D = PACKING[r.randrange(len(PACKING)) if n is None else n // 2 % len(PACKING)]
+    x = torch.randn(B, H, S, D, device=dev, dtype=torch.bfloat16)
+    w.sdpa_fp8_packed(w.quantize_fp8(x, "block")[0], w.pack_kv(x, x), torch.ones((), device=dev), causal=bool(n % 2) if n is not None else r.random() < 0.5)
+
+
+def check_packing():
+    """From bf16 to the output, beside torch's: quantised, packed and attended; and packing alone, in bytes per second."""
+    for B, H, S, D in PACKING:
+        q, k, v = (torch.randn(B, H, S, D, device=dev, dtype=torch.bfloat16) for _ in range(3))
+        n, name = q.numel(), f"{B}x{H}x{S}x{D}"
+        rate = lambda us, bytes: f"{us:.1f} us ({bytes / us / 1e6:.2f} TB/s)"
+        alone = replayed_us(lambda: w.pack_kv(k, v))
+        print(f"packing {name}: pack_kv {rate(alone, 7 * n)}, quantize_fp8 {rate(replayed_us(lambda: w.quantize_fp8(q, 'block')), 3 * n)}", flush=True)
+        blocks = -(-S // 128)
+        parts = [w._fused.Part(q), w._fused.Part(k, True), w._fused.Part(v, True, False, True)]
+        for columns in dict.fromkeys((None, blocks, -(-blocks // 2), -(-blocks // 4), -(-blocks // 8))):
+            print(f"    q, k and v together, {columns or 'our choice of'} CTAs a head: {rate(replayed_us(lambda: w._fused.pack(parts, columns)), 9 * n)}", flush=True)
+        (q8, qs), kv = w.quantize_fp8(q, "block"), w.pack_kv(k, v)
+        for causal in (False, True):
+            theirs = replayed_us(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal))
+            def whole():
+                codes, scale = w.quantize_fp8(q, "block")
+                return w.sdpa_fp8_packed(codes, w.pack_kv(k, v), scale, causal=causal)
+            rows = dict(attention=lambda: w.sdpa_fp8_packed(q8, kv, qs, causal=causal), whole=whole, sdpa=lambda: w.sdpa(q, k, v, is_causal=causal))
+            print(f"    {'causal' if causal else 'full'}: torch {theirs:.1f} us; " + ", ".join(f"{what} {us:.1f} us ({theirs / us:.2f}x)" for what, us in ((n, replayed_us(f)) for n, f in rows.items())), flush=True)
+
+
+CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, repeats=check_repeats, compile=check_compile, errors=check_errors, zeros=check_zero_scales, eager=check_eager)
 
 
 class _Recorded(Exception):
@@ -449,17 +556,19 @@ def prebuild(cases, count, seed, jobs):
     import prebuild as builder
     wanted, real = {}, w._kernels.kernel
     def record(choice, device, entry=None):
-        if choice.file == "quantise":
+        if choice.file in ("quantise", "pack"):
             return real(choice, device, entry)
         if w._kernels._embedded is None or w._kernels._embedded(w._kernels.target(choice), choice.name) is None:   # a wheel carries most
             wanted[choice.file, choice.defines] = None
         raise _Recorded
+    if w._kernels._embedded is None:   # each case packs
+        builder.compile_all([("pack", (("WS_D", D), ("WS_KIND", kind))) for D in (64, 128, 256) for kind in range(3)], jobs)
     w._kernels.kernel = record
     try:
         for f in cases:
-            for n in range(count):
+            for n in range(2 * len(PACKING) if f is packing_case else count):
                 try:
-                    f(random.Random(seed * 100000 + n), torch.Generator(dev).manual_seed(seed * 100000 + n))
+                    f(random.Random(seed * 100000 + n), torch.Generator(dev).manual_seed(seed * 100000 + n), **({"n": n} if f is packing_case else {}))
                 except _Recorded:
                     pass
                 except Exception:   # the real run reports it
@@ -482,7 +591,8 @@ def main():
     a = ap.parse_args()
     globals()["LAUNCHES"] = a.launches
     failed = 0
-    prebuild([f for n, f in CASES.items() if not a.only or n in a.only.split(",")], a.cases, a.seed, a.jobs)
+    wanted = lambda name: not a.only or name in a.only.split(",")
+    prebuild([f for n, f in CASES.items() if wanted(n)] + [packing_case] * wanted("packing"), a.cases, a.seed, a.jobs)
     for name, f in CASES.items():
         if a.only and name not in a.only.split(","):
             continue

@@ -215,7 +215,42 @@ class Quantisation(unittest.TestCase):
         for bad, error in (((k, v[:, :, :9]), ValueError), (((k, 1), v), TypeError), ((k.double(), v), TypeError)):
             with self.assertRaises(error):
                 w.pack_kv(*bad)
+        mixed = w.pack_kv((kv.k, kv.k_scale), v)   # each as it comes
+        self.assertIsNone(mixed.k_mean)
+        self.assertTrue(torch.equal(mixed.v.view(torch.uint8), kv.v.view(torch.uint8)) and torch.equal(mixed.v_mean, kv.v_mean))
+        self.assertIsNone(kv.v_t)   # there is a kernel for it, or it is not made
+        old = w.PackedKV(kv.k, kv.v, kv.k_scale, kv.v_scale, kv.k_mean, kv.v_mean)
+        self.assertEqual((len(kv), old.v_t, w.PackedKV(*kv).v_mean is kv.v_mean), (7, None, True))
 
+    def test_what_is_taken_out_is_the_mean_over_64_keys_at_most(self):
+        for S, tokens in ((5, range(5)), (64, range(64)), (65, [i + (i > 31) for i in range(64)]), (300, [(2 * i + 1) * 300 // 128 for i in range(64)]), (4096, range(32, 4096, 64))):
+            x = torch.randn(2, 3, S, 64, dtype=torch.bfloat16) + 5
+            want = sum(x[:, :, t].double() for t in tokens) / len(tokens)
+            for kind in ("tensor", "head", "block"):
+                kv = w.pack_kv(x, x.float(), scales=kind)
+                for mean in (kv.k_mean, kv.v_mean):
+                    self.assertEqual((mean.dtype, tuple(mean.shape)), (torch.float32, (2, 3, 64)))
+                    self.assertTrue(torch.allclose(mean.double(), want, rtol=1e-6), (S, kind))
+        off = w.pack_kv(x, x, smooth_k=False, center_v=False)
+        self.assertEqual((off.k_mean, off.v_mean), (None, None))
+        x[0, 1, 100, 3] = 1e4   # no sample: it is in its block's scale alone
+        self.assertLess(float(w.pack_kv(x, x).k_mean.abs().max()), 9.0)
+
+    def test_a_graph_of_packing_gives_what_the_function_gives(self):
+        torch.manual_seed(1)
+        k, v = torch.randn(1, 2, 300, 64) + 4, torch.randn(1, 2, 300, 64) - 7
+        for options in (dict(), dict(scales="head", smooth_k=False), dict(scales="tensor", center_v=False)):
+            made = torch.compile(lambda k, v: w.pack_kv(k, v, **options), fullgraph=True, backend="eager")(k, v)
+            want = w.pack_kv(k, v, **options)
+            self.assertIsInstance(made, w.PackedKV)
+            for name, a, b in zip(want._fields, made, want):
+                self.assertEqual(a is None, b is None, name)
+                self.assertTrue(b is None or torch.equal(a.float(), b.float()), name)
+
+    def test_ctas_share_means_only_where_there_are_many(self):
+        ctas = w._fused.ctas
+        for blocks, heads, D, kind, want in ((1, 1, 64, 0, 1), (16, 48, 64, 0, 16), (32, 192, 128, 0, 16), (8192, 24, 64, 0, 2048), (32, 1, 256, 2, 32)):
+            self.assertEqual(ctas(blocks, heads, D, kind), want, (blocks, heads, D, kind))
 
     def test_no_gradient_and_odd_values(self):
         x = torch.randn(1, 1, 9, 64, requires_grad=True)
@@ -382,7 +417,7 @@ class Compiled(unittest.TestCase):
                 model = Model()
             graph = torch.export.export(model, inputs, strict=True).graph
         called = {str(n.target) for n in graph.nodes if n.op == "call_function"}
-        self.assertTrue({"warpsmith.sdpa_fp8.default", "warpsmith.quantize_fp8.default"} <= called, called)
+        self.assertTrue({"warpsmith.sdpa_fp8.default", "warpsmith.pack_kv.default"} <= called, called)
 
     def test_every_op_has_a_fake_kernel_that_says_what_the_function_gives(self):
         ops = torch.ops.warpsmith
@@ -398,8 +433,10 @@ class Compiled(unittest.TestCase):
                 (ops.sdpa_fp8_varlen(e(70, 8, 64), e(90, 2, 64), e(90, 2, 64), one, one, one, cu, cu, 40, 50, return_lse=True), [(70, 8, 64), (8, 70)]),
                 (ops.decode_fp8(e(2, 8, 1, 64), e(2, 50, 2, 64), e(2, 50, 2, 64), one, one, one, cu[:2], return_lse=True), [(2, 8, 1, 64), (2, 8, 1)]),
                 (ops.quantize_fp8(x, "block"), [(2, 4, 100, 64), (2, 4, 1)]),
-                (kv, [(2, 4, 100, 64)] * 2 + [(2, 4, 1)] * 2 + [(2, 4, 64)] * 2),
-                (ops.sdpa_fp8_packed(t[0], *kv[:2], t[3], *kv[2:], return_lse=True), [(2, 4, 100, 64), (2, 4, 100)]),
+                (kv[:6], [(2, 4, 100, 64)] * 2 + [(2, 4, 1)] * 2 + [(2, 4, 64)] * 2),
+                (kv[6:], [(2, 4, 64, 128) if w._fused.on_hopper(x) else (0,)]),
+                (ops.pack_kv(x, x, "head", False, False)[4:], [(0,)] * 3),
+                (ops.sdpa_fp8_packed(t[0], *kv[:2], t[3], *kv[2:6], return_lse=True), [(2, 4, 100, 64), (2, 4, 100)]),
             ]
             if torch.cuda.is_available():   # it asks the device what it is
                 rows.append(((ops.sdpa(x, x, x, is_causal=True),), [(2, 4, 100, 64)]))

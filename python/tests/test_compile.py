@@ -37,6 +37,22 @@ class Compile(unittest.TestCase):
                 self.assertIn(_kernels.ENTRIES[choice.file].encode(), code)
 
 
+    def test_packing_keeps_its_registers(self):
+        """As many threads on an SM as pack.cu says, for each head dimension and element type."""
+        try:
+            _driver._find_nvrtc()
+        except _driver.CudaError as e:
+            self.skipTest(str(e))
+        source = (_kernels.source_folder() / "pack.cu").read_text()
+        for D in (64, 128, 256):
+            for kind in range(3):
+                with self.subTest(D=D, kind=kind):
+                    ptx = _driver.compile_cubin(source, "pack.cu", _kernels.source_folder(), (("WS_D", D), ("WS_KIND", kind)), "compute_90").decode()
+                    threads = (512 if kind == 2 else 1024) // (2 * D)
+                    self.assertIn(f".minnctapersm {threads}", ptx)
+                    self.assertIn("griddepcontrol.wait", ptx)
+                    self.assertTrue(_driver.compile_cubin(source, "pack.cu", _kernels.source_folder(), (("WS_D", D), ("WS_KIND", kind))).startswith(b"\x7fELF"))
+
     def test_the_portable_kernel_has_a_target_for_every_card(self):
         for capability, target in (((8, 0), "sm_80"), ((8, 6), "sm_80"), ((8, 9), "sm_89"), ((10, 0), "compute_80"), ((12, 0), "compute_80")):
             self.assertEqual(_kernels.portable_target(capability), target)

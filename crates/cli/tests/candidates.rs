@@ -159,9 +159,15 @@ fn the_kernel_that_ships_for_other_cards_is_right_on_their_arithmetic() {
 /// Packing: codes, scales and means of keys and values by definition; attention over what was packed; and both, one after the other.
 #[test]
 fn packing_that_ships_is_right_alone_and_with_attention_behind_it() {
-    let rows: [(&str, &[&str], usize); 8] = [
+    let rows: [(&str, &[&str], usize); 14] = [
         ("gate_any_pack_head.cu", &["--scales", "head", "--format", "bf16,f16", "--dist", "normal,zeros"], 8),
         ("gate_any_pack_head.cu", &["--scales", "head", "--shapes", "1x1x129x256,2x3x700x128", "--dist", "shifted"], 2),
+        ("gate_any_pack_keys.cu", &["--shapes", "ragged,tiny,wide", "--format", "bf16,f16,f32"], 9),
+        ("gate_any_pack_keys.cu", &["--shapes", "1x1x513x128,1x2x64x64,1x1x65x64,1x1x128x128", "--dist", "shifted"], 4),
+        ("gate_any_pack_keys.cu", &["--shapes", "deep", "--format", "bf16,f32", "--dist", "outliers,zeros"], 4),
+        ("gate_any_pack_all.cu", &["--shapes", "ragged,tiny,wide", "--format", "bf16,f16,f32"], 9),
+        ("gate_any_pack_all.cu", &["--shapes", "ragged,deep", "--format", "f16", "--dist", "normal,outliers,zeros"], 6),
+        ("gate_any_pack_all.cu", &["--shapes", "1x1x513x128,1x2x64x64,1x1x257x64", "--dist", "outliers"], 3),
         ("gate_any_pack.cu", &["--scales", "block,head,tensor"], 6),
         ("gate_any_pack.cu", &["--shapes", "ragged", "--format", "f16,f32", "--dist", "normal,outliers,zeros"], 6),
         ("gate_any_pack.cu", &["--shapes", "1x2x128x64,1x1x129x256", "--dist", "shifted"], 2),

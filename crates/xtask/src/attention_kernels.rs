@@ -43,9 +43,13 @@ pub fn make(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Kernels that only the Python package launches: sequences of which the device knows the lengths, and the quantiser.
+/// Kernels that only the Python package launches: sequences of which the device knows the lengths, the quantiser, and packing.
 fn beside() -> Vec<Instance> {
     let mut found = vec![Instance { file: "quantise", defines: Vec::new() }];
+    for head_dim in [64, 128, 256] {
+        let instance = |kind| Instance { file: "pack", defines: vec![("WS_D", head_dim), ("WS_KIND", kind)] };
+        found.extend((0..3).map(instance));
+    }
     for mut decode in instances().into_iter().filter(|i| i.file == "decode") {
         decode.defines.insert(decode.defines.len() - 1, ("WS_LENS", 1)); // the output's format comes last
         found.push(decode);

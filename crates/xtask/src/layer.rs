@@ -16,8 +16,8 @@ use warpsmith_spec::workload::expand;
 use warpsmith_spec::{Candidate, Setting, Task, TaskSet, WorkloadRequest, target};
 
 const FILE: &str = "artifacts/layer.bin";
-/// Shapes whose head dimensions are compiled in: D 64 and D 128.
-const SHAPES: [&str; 2] = ["tiny", "wide"];
+/// Shapes whose head dimensions are compiled in: D 64 and D 128; packing's are D 128, D 256 and D 64.
+const SHAPES: [&str; 3] = ["tiny", "wide", "ragged"];
 
 /// Of what the layer holds under the right keys, the part that `check` compiles again: one in so many.
 const SAMPLE: usize = 8;
@@ -152,6 +152,8 @@ fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBu
         "gate_any_pack.cu",
         "gate_any_pack_head.cu",
         "gate_any_pack_attend.cu",
+        "gate_any_pack_keys.cu",
+        "gate_any_pack_all.cu",
     ]
     .into_iter()
     .map(one)

@@ -9,13 +9,14 @@ import warnings
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _call, _pack
+from . import _arguments, _call, _pack, _packed
 
 _warned = set()
 
 
 def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """torch.nn.functional.scaled_dot_product_attention of f16 or bf16 tensors, by way of e4m3 with a scale for each head.
+    """torch.nn.functional.scaled_dot_product_attention of f16 or bf16 tensors, by way of e4m3 with a scale for each head, or, where queries and
+    keys are many, for each 128 tokens, with what each channel's keys and values have in common taken out first (pack_kv).
 
     The signature and meaning are torch's: is_causal is aligned top-left, enable_gqa lets query heads share key heads. The result has q's
     dtype. For a mask, dropout or a tensor that requires a gradient, and where the kernels do not fit, it calls torch's own, with one warning.
@@ -32,6 +33,10 @@ def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, en
     Sq, Sk = q.shape[2], k.shape[2]
     if is_causal and Sq < Sk:
         k, v = k[:, :, :Sq], v[:, :, :Sq]   # aligned top-left, no query sees the keys behind
+    if not is_compiling() and not (is_causal and Sq > Sk) and _call.packed_fits(q.shape, k.shape[1], k.shape[2], bool(is_causal), q.device):
+        made = _pack.pack_all(q, k, v)
+        if made is not None:
+            return _packed.sdpa_fp8_packed(made[0], made[2], made[1], causal=bool(is_causal), softmax_scale=scale, out_dtype=q.dtype)
     if is_compiling():
         (q8, qs), (k8, ks), (v8, vs) = (_pack.quantize_fp8(x) for x in (q, k, v))
     else:

@@ -5,7 +5,7 @@ same arguments as the real ones: a wrong one is found while compiling.
 """
 import torch
 
-from . import _arguments, _call, _dropin, _pack, _packed, _ragged
+from . import _arguments, _call, _dropin, _fused, _pack, _packed, _ragged
 
 _lib = torch.library.Library("warpsmith", "DEF")
 _OPTIONS = "bool causal=False, float? softmax_scale=None, ScalarType out_dtype=bfloat16, float? out_scale=None, bool return_lse=False, str mode='default'"
@@ -15,7 +15,7 @@ _lib.define(f"sdpa_fp8_varlen(Tensor q, Tensor k, Tensor v, {_SCALES}, Tensor cu
             " -> (Tensor, Tensor)")
 _lib.define(f"decode_fp8(Tensor q, Tensor k_cache, Tensor v_cache, {_SCALES}, Tensor cache_seqlens, Tensor? page_table=None, {_OPTIONS}) -> (Tensor, Tensor)")
 _lib.define("quantize_fp8(Tensor x, str scales='head', Tensor? shift=None) -> (Tensor, Tensor)")
-_lib.define("pack_kv(Tensor k, Tensor v, str scales='block', bool smooth_k=True, bool center_v=True) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
+_lib.define("pack_kv(Tensor k, Tensor v, str scales='block', bool smooth_k=True, bool center_v=True) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
 _lib.define(f"sdpa_fp8_packed(Tensor q, Tensor k, Tensor v, {_SCALES}, Tensor k_mean, Tensor v_mean, {_OPTIONS}, Tensor? v_t=None) -> (Tensor, Tensor)")
 _lib.define("sdpa(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
 
@@ -76,13 +76,16 @@ def _means(*means):
 
 def _pack_kv(k, v, scales="block", smooth_k=True, center_v=True):
     made = _pack.pack_kv(k, v, scales=scales, smooth_k=smooth_k, center_v=center_v)
-    return tuple(x if x is not None else k.new_empty(0, dtype=torch.float32) for x in made)
+    none = lambda name: k.new_empty(0, dtype=_arguments.E4M3 if name == "v_t" else torch.float32)
+    return tuple(none(name) if x is None else x for name, x in zip(made._fields, made))
 
 
 def _fake_pack_kv(k, v, scales="block", smooth_k=True, center_v=True):
     (k8, ks), (v8, vs) = _fake_quantize(k, scales), _fake_quantize(v, scales)
     mean = lambda on: k.new_empty((k.shape[0], k.shape[1], k.shape[3]) if on and k.shape[2] else (0,), dtype=torch.float32)
-    return k8, v8, ks, vs, mean(smooth_k), mean(center_v)
+    B, H, S, D = v.shape
+    both = scales == "block" and _fused.takes(k) and _fused.takes(v)   # then one launch makes V^T too
+    return k8, v8, ks, vs, mean(smooth_k), mean(center_v), v.new_empty((B, H, D, (S + 127) // 128 * 128) if both else (0,), dtype=_arguments.E4M3)
 
 
 def _packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False,

@@ -1,7 +1,7 @@
 """quantize_fp8 and pack_kv: f16, bf16 or f32 to e4m3 codes and scales.
 
-On Hopper one kernel (quantise.cu) does it for up to three tensors at a time; elsewhere, and for layouts that it does not take, torch's own
-operations do, and give the same codes.
+On Hopper kernels do it, for up to three tensors at a time: pack.cu where each block of tokens has its scale (_fused.py), quantise.cu for others.
+Elsewhere, and for layouts that they do not take, torch's own operations do, and give the same codes.
 """
 import ctypes
 from typing import NamedTuple, Optional
@@ -9,23 +9,29 @@ from typing import NamedTuple, Optional
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _driver, _heuristic, _kernels, _plan, _values
+from . import _arguments, _driver, _fused, _heuristic, _kernels, _plan, _values
 from ._arguments import E4M3
 from ._params import Quantises
 
-_KINDS = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
+_KINDS = _fused.KINDS
 _PER = {"tensor": 0, "head": 1, "block": 2}
+_SAMPLES = 64
 _QUANTISE = _heuristic.Choice("quantise", (), (), 256, 0)
 
 
 class PackedKV(NamedTuple):
-    """Keys and values ready for sdpa_fp8_packed: codes (B, Hkv, Sk, D), scales, and what was taken out of them: f32 (B, Hkv, D), or None."""
+    """Keys and values ready for sdpa_fp8_packed: codes (B, Hkv, Sk, D), scales, and what was taken out of them: f32 (B, Hkv, D), or None.
+
+    v_t, where there is a kernel for it (Hopper, scales "block", D 64, 128 or 256): v's codes again, (B, Hkv, D, 128 * ceil(Sk / 128)), as the
+    tensor core takes them: see pack.cu. Keys from Sk on are zeros.
+    """
     k: torch.Tensor
     v: torch.Tensor
     k_scale: torch.Tensor
     v_scale: torch.Tensor
     k_mean: Optional[torch.Tensor] = None
     v_mean: Optional[torch.Tensor] = None
+    v_t: Optional[torch.Tensor] = None
 
 
 def quantize_fp8(x, scales="head"):
@@ -62,13 +68,22 @@ def check_wide(name, x):
 
 def quantise(pairs, scales):
     """(codes, scale) of each (x, shift), shift being f32 (B, H, D) or None. Together where one launch takes them all."""
-    if all(_fused(x) for x, _ in pairs) and len({x.device for x, _ in pairs}) == 1 and len(pairs) <= 3:
+    together = len({x.device for x, _ in pairs}) == 1 and len(pairs) <= 3
+    if together and scales == "block" and all(shift is None and _packable(x) for x, shift in pairs) and len({x.shape[3] for x, _ in pairs}) == 1:
+        return [(p.codes, p.scale) for p in _fused.pack([_fused.Part(x) for x, _ in pairs])]
+    if together and all(_quantisable(x) for x, _ in pairs):
         return _fused_quantise(pairs, scales)
     return [_torch_quantise(x, shift, scales) for x, shift in pairs]
 
 
-def _fused(x):
-    p = type(x) in (torch.Tensor, torch.nn.Parameter) and x.is_cuda and x.numel() and torch.cuda.get_device_properties(x.device).major == 9
+def _packable(x):
+    """Whether pack.cu takes x."""
+    return _fused.real(x) and _fused.takes(x)
+
+
+def _quantisable(x):
+    """Whether quantise.cu takes x."""
+    p = _fused.real(x) and x.numel() and _fused.on_hopper(x)
     step = 16 // x.element_size()
     return (p and x.shape[3] % 8 == 0 and x.shape[3] <= 256 and x.stride(3) == 1 and x.data_ptr() % 16 == 0 and x.shape[0] * x.shape[1] <= 65535
             and not any(s % step for s in x.stride()[:3]))
@@ -126,28 +141,60 @@ def _torch_quantise(x, shift, scales):
     return (f / wide).clamp(-448, 448).to(E4M3), s
 
 
+def mean_of_some(x):
+    """Each channel's mean over min(S, 64) tokens, evenly spaced: all of them, or floor((i + 1/2) S / 64). f32 (B, H, D) of x (B, H, S, D)."""
+    S, x = x.shape[2], x.detach()
+    if S > _SAMPLES:
+        x = x.index_select(2, torch.arange(1, 2 * _SAMPLES, 2, device=x.device) * S // (2 * _SAMPLES))
+    return x.float().mean(dim=2)
+
+
 def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
     """Quantises keys and values, (B, Hkv, Sk, D), for sdpa_fp8_packed. -> PackedKV
 
-    k and v are f16, bf16 or f32, or each a pair (codes, scale), which is taken as it is. smooth_k takes each channel's mean over the keys out
-    of k first: no output changes, as softmax does not see what all keys have in common, and the codes gain what the offset would have cost.
-    center_v takes it out of v, and sdpa_fp8_packed adds it back. Nothing of it requires a gradient. ValueError: shapes that do not fit, or a scale
-    on the CPU that is negative or not finite.
+    k and v are f16, bf16 or f32, or each a pair (codes, scale), which is taken as it is. smooth_k takes a constant of each channel out of k first:
+    no output changes, as softmax does not see what all keys have in common, and the codes gain what the offset would have cost. center_v takes one
+    out of v, and sdpa_fp8_packed adds it back. The constant is each channel's mean over up to 64 evenly spaced keys: any would do exactly; this one
+    costs no second reading. Nothing of it requires a gradient. ValueError: shapes that do not fit, or a scale on the CPU that is negative or not
+    finite.
     """
     per(scales)
     smooth_k, center_v = _arguments.flag("smooth_k", smooth_k), _arguments.flag("center_v", center_v)
-    if not isinstance(k, (tuple, list)) and not isinstance(v, (tuple, list)):
-        k, v = check_wide("k", k), check_wide("v", v)
-        if k.shape != v.shape or k.device != v.device:
-            raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)} must have one shape, on one device")
-    parts = [_packed_one("k", k, scales, smooth_k), _packed_one("v", v, scales, center_v)]
-    if parts[0][0].shape != parts[1][0].shape:
-        raise ValueError(f"k {tuple(parts[0][0].shape)} and v {tuple(parts[1][0].shape)} must have one shape")
-    (k8, ks, km), (v8, vs, vm) = parts
-    return PackedKV(k8, v8, ks, vs, km, vm)
+    if isinstance(k, (tuple, list)) or isinstance(v, (tuple, list)):
+        (k8, ks, km, _), (v8, vs, vm, v_t) = _one("k", k, scales, smooth_k), _one("v", v, scales, center_v)
+        if k8.shape != v8.shape:
+            raise ValueError(f"k {tuple(k8.shape)} and v {tuple(v8.shape)} must have one shape")
+        return PackedKV(k8, v8, ks, vs, km, vm, v_t)
+    k, v = check_wide("k", k), check_wide("v", v)
+    if k.shape != v.shape or k.device != v.device:
+        raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)} must have one shape, on one device")
+    if is_compiling():
+        k8, v8, ks, vs, *rest = torch.ops.warpsmith.pack_kv(k.detach(), v.detach(), scales, smooth_k, center_v)
+        return PackedKV(k8, v8, ks, vs, *(x if x.dim() > 1 else None for x in rest))   # ops have no None
+    (k8, ks, km, _), (v8, vs, vm, v_t) = _wide([(k, smooth_k), (v, center_v)], scales, "kv")
+    return PackedKV(k8, v8, ks, vs, km, vm, v_t)
 
 
-def _packed_one(name, x, scales, centred):
+def pack_all(q, k, v):
+    """Queries, keys and values in one launch, scales for each block of 128 tokens, for kernels that read v by v_t alone: v's row-major codes are not
+    made, and k's stand in their place. -> (q's codes, q's scale, PackedKV). None where the launch does not take them."""
+    if not all(map(_packable, (q, k, v))) or not q.dtype == k.dtype == v.dtype or not q.device == k.device == v.device:
+        return None
+    q, k, v = _fused.pack([_fused.Part(q), _fused.Part(k, centred=True), _fused.Part(v, centred=True, codes=False, transposed=True)])
+    return q.codes, q.scale, PackedKV(k.codes, k.codes, k.scale, v.scale, k.mean, v.mean, v.transposed)
+
+
+def _wide(tensors, scales, names):
+    """(codes, scale, mean or None, V^T or None) of each (x, whether its mean is to be taken out), which were checked. names: k or v, for each."""
+    if scales == "block" and all(_packable(x) for x, _ in tensors):
+        return _fused.pack([_fused.Part(x, centred, transposed=name == "v") for name, (x, centred) in zip(names, tensors)])
+    means = [mean_of_some(x) if centred and x.shape[2] else None for x, centred in tensors]
+    made = quantise([(x, mean) for (x, _), mean in zip(tensors, means)], scales)
+    return [(*pair, mean, None) for pair, mean in zip(made, means)]
+
+
+def _one(name, x, scales, centred):
+    """The same of k or v alone, which may be a pair (codes, scale)."""
     if isinstance(x, (tuple, list)):
         if len(x) != 2 or not all(isinstance(t, torch.Tensor) for t in x):
             raise TypeError(f"{name} must be a tensor or a pair (codes, scale) of tensors")
@@ -157,9 +204,9 @@ def _packed_one(name, x, scales, centred):
             raise ValueError(f"{name}'s codes must be (B, H, S, D), not {tuple(x[0].shape)}")
         if not x[1].is_cuda or _values.looked_at:   # on the CPU looking costs no waiting
             _values.scales(f"{name}'s scale", x[1])
-        return x[0], x[1], None
+        return x[0], x[1], None, None
     x = check_wide(name, x)
-    mean = x.detach().mean(dim=2, dtype=torch.float32).contiguous() if centred and x.shape[2] else None
     if is_compiling():
-        return (*torch.ops.warpsmith.quantize_fp8(x.detach(), scales, mean), mean)
-    return (*quantise([(x, mean)], scales)[0], mean)
+        mean = mean_of_some(x) if centred and x.shape[2] else None
+        return (*torch.ops.warpsmith.quantize_fp8(x.detach(), scales, mean), mean, None)
+    return _wide([(x, centred)], scales, name)[0]

@@ -1,4 +1,4 @@
-"""The host's mirrors of the structs that kernels take: params.cuh, ragged.cu and quantise.cu in kernels/attention/hopper."""
+"""The host's mirrors of the structs that kernels take: params.cuh, ragged.cu, quantise.cu and pack.cu in kernels/attention/hopper."""
 import ctypes
 from ctypes import c_float, c_int32, c_int64, c_uint64
 
@@ -30,6 +30,17 @@ class Quantise(ctypes.Structure):
 class Quantises(ctypes.Structure):
     """Up to three tensors that are quantised together."""
     _fields_ = [("of", Quantise * 3)]
+
+
+class Pack(ctypes.Structure):
+    """One tensor's part in a launch of pack.cu."""
+    _fields_ = ([(n, c_uint64) for n in ("x", "codes", "transposed", "scale", "mean")] + [(n, c_int64) for n in ("x_b", "x_h", "c_b", "c_h")]
+                + [(n, c_int32) for n in ("x_s", "c_s", "H", "heads", "S", "pad")])
+
+
+class Packs(ctypes.Structure):
+    """Up to three tensors that are packed together."""
+    _fields_ = [("of", Pack * 3)]
 
 
 class TensorMap(ctypes.Structure):

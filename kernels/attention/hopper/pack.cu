@@ -1,0 +1,233 @@
+// attention_pack: queries, keys and values in bf16, f16 or f32 to e4m3 codes, in one launch and one reading.
+//
+//     scale = max |x - mean| / 448 of 128 tokens of a head (1 where that maximum is at most 1e-6)        code = e4m3((x - mean) / scale)
+//
+// mean is each channel's over min(S, 64) tokens of the head: all of them, or floor((i + 1/2) S / 64) for i < 64. Any constant would do exactly (the
+// softmax does not see what all keys have in common, and what is taken out of v is added to the output), so it need not cost a second reading.
+// Up to three tensors of a call go together, one for each blockIdx.z. x (B, H, S, D), any strides with a contiguous last dimension and rows on 16
+// bytes; codes of the same kind, or null; scale (B, H, blocks); mean (B, H, D), written, or null: nothing is taken out; transposed
+// (B, H, D, 128 * blocks), or null: the codes again as transpose.cuh lays a tile of 128 keys, zero behind S. Row n of 16 c + r holds
+// dimension 16 c + 2 r (r < 8) or 16 c + 2 (r - 8) + 1; bytes 4 j + {0, 1, 2, 3} of 16 keys are keys 2 j + {0, 1, 8, 9}.
+// Assumes: D 64, 128 or 256 (WS_D), one element type (WS_KIND: 0 bf16, 1 f16, 2 f32). Rounding is quantise.cu's: a code next to a tie may be
+// the other one. Grid: (at most as many CTAs as blocks, B * H, tensors), 2 * D threads; a CTA takes every gridDim.x-th block.
+// A thread holds 8 values of each of 8 rows in registers, all loaded at once; every CTA of a head makes the mean itself, from the L2, meanwhile.
+// Judged on the PTX machine, for sm_89: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
+#include "params.cuh"
+
+static_assert(WS_D == 64 || WS_D == 128 || WS_D == 256, "head dimensions of attention");
+static_assert(WS_KIND >= 0 && WS_KIND <= 2, "0 bf16, 1 f16, 2 f32");
+
+struct Pack {
+    const void* x;
+    u8* codes;
+    u8* transposed;
+    float* scale;
+    float* mean;
+    i64 x_b, x_h, c_b, c_h;     // in elements
+    i32 x_s, c_s, H, heads, S, pad;   // heads: B * H
+};
+
+struct Packs {
+    Pack of[3];
+};
+
+constexpr i32 kTokens = 128, kThreads = 2 * WS_D, kAcross = WS_D / 8, kRows = kThreads / kAcross, kPieces = kTokens / kRows;
+static_assert(kRows == 16, "the tile is padded after each 16 keys");
+constexpr i32 kSamples = 64, kLoads = WS_KIND == 2 ? 2 : 1, kSize = WS_KIND == 2 ? 4 : 2;
+constexpr i32 kThreadsOfSM = WS_KIND == 2 ? 512 : 1024;   // 128 KB on their way to an SM at a time
+
+// Eight neighbours of a row, as they lie in memory.
+struct Piece {
+    uint4 part[kLoads];
+    WS_DEV_MEMBER u32& word(i32 i) { return (&part[i / 4].x)[i % 4]; }
+    WS_DEV_MEMBER u32 word(i32 i) const { return (&part[i / 4].x)[i % 4]; }
+};
+
+// Not kept in the L1: they are read once. Volatile, so that all are asked for before the first is waited for.
+WS_DEV void load(Piece& to, const u8* from) {
+#pragma unroll
+    for (i32 i = 0; i < kLoads; ++i)
+        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to.part[i].x), "=r"(to.part[i].y), "=r"(to.part[i].z), "=r"(to.part[i].w)
+                     : "l"(from + 16 * i));
+}
+
+WS_DEV void widen(const Piece& from, float (&y)[8]) {
+#pragma unroll
+    for (i32 i = 0; i < 4; ++i) {
+        const u32 w = from.word(i);
+        if (WS_KIND == 0) {
+            y[2 * i] = __uint_as_float(w << 16);
+            y[2 * i + 1] = __uint_as_float(w & 0xFFFF0000u);
+        } else if (WS_KIND == 1) {
+            f32_of_f16x2(w, y[2 * i], y[2 * i + 1]);
+        } else {
+            y[i] = __uint_as_float(w);
+            y[4 + i] = __uint_as_float(from.word(4 * (kLoads - 1) + i));
+        }
+    }
+}
+
+// A thread's rows of a block: row, row + kRows and so on. Behind the last token that one again, which changes no maximum.
+WS_DEV void load_block(Piece (&x)[kPieces], const Pack& t, const u8* mine, i32 block, i32 row) {
+    const i32 last = t.S - 1 - block * kTokens;
+    const i64 pitch = static_cast<i64>(t.x_s) * kSize;
+    mine += block * kTokens * pitch;
+#pragma unroll
+    for (i32 i = 0; i < kPieces; ++i) load(x[i], mine + min(row + i * kRows, last) * pitch);
+}
+
+// The largest and the smallest of each channel: of pairs, where they come in pairs.
+WS_DEV u32 larger(u32 a, u32 b) {
+    u32 y;
+    if (WS_KIND == 0) asm("max.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    if (WS_KIND == 1) asm("max.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    if (WS_KIND == 2) y = __float_as_uint(fmaxf(__uint_as_float(a), __uint_as_float(b)));
+    return y;
+}
+
+WS_DEV u32 smaller(u32 a, u32 b) {
+    u32 y;
+    if (WS_KIND == 0) asm("min.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    if (WS_KIND == 1) asm("min.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    if (WS_KIND == 2) y = __float_as_uint(fminf(__uint_as_float(a), __uint_as_float(b)));
+    return y;
+}
+
+// max |x - mean| of the thread's values: rounding keeps order, so that of each channel's ends is enough.
+WS_DEV float farthest(const Piece (&x)[kPieces], const float* means) {
+    Piece high = x[0], low = x[0];
+#pragma unroll
+    for (i32 i = 1; i < kPieces; ++i) {
+#pragma unroll
+        for (i32 w = 0; w < 4 * kLoads; ++w) {
+            high.word(w) = larger(high.word(w), x[i].word(w));
+            low.word(w) = smaller(low.word(w), x[i].word(w));
+        }
+    }
+    float a[8], b[8], top = 0.0f;
+    widen(high, a);
+    widen(low, b);
+#pragma unroll
+    for (i32 e = 0; e < 8; ++e) top = fmaxf(top, fmaxf(fabsf(a[e] - means[e]), fabsf(b[e] - means[e])));
+    return top;
+}
+
+// The token that the i-th sample is.
+WS_DEV i32 sample(i32 i, i32 S) { return S <= kSamples ? i : (2 * i + 1) * (S / (2 * kSamples)) + (2 * i + 1) * (S % (2 * kSamples)) / (2 * kSamples); }
+
+// All channels' means, added up in one order by every CTA of a head. partial: kRows rows of WS_D; means: WS_D.
+WS_DEV void find_means(const Pack& t, const u8* mine, i32 row, i32 column, float* partial, float* means) {
+    float sum[8] = {};
+    Piece x[kSamples / kRows];
+#pragma unroll
+    for (i32 j = 0; j < kSamples / kRows; ++j) {
+        const i32 i = row + j * kRows;
+        x[j] = Piece{};
+        if (i < t.S) load(x[j], mine + static_cast<i64>(sample(i, t.S)) * t.x_s * kSize);
+    }
+#pragma unroll
+    for (i32 j = 0; j < kSamples / kRows; ++j) {
+        float y[8];
+        widen(x[j], y);
+#pragma unroll
+        for (i32 e = 0; e < 8; ++e) sum[e] += y[e];
+    }
+    float4* const to = reinterpret_cast<float4*>(partial + row * WS_D + column * 8);
+    to[0] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    to[1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
+    __syncthreads();
+    if (threadIdx.x < WS_D) {
+        float all = 0.0f;
+#pragma unroll
+        for (i32 i = 0; i < kRows; ++i) all += partial[i * WS_D + threadIdx.x];
+        all = __fdiv_rn(all, static_cast<float>(min(t.S, kSamples)));
+        means[threadIdx.x] = all;
+        if (blockIdx.x == 0) t.mean[static_cast<i64>(blockIdx.y) * WS_D + threadIdx.x] = all;
+    }
+}
+
+// Codes of 16 keys by 4 dimensions, from the tile to V^T: a warp writes 128 neighbouring bytes of four rows at a time.
+WS_DEV void transpose(const Pack& t, const u32* tile, i32 block, i32 blocks) {
+    const i32 keys16 = threadIdx.x % 8, word = threadIdx.x / 8;
+    const u32* const from = tile + keys16 * (16 * (WS_D / 4) + 4) + word;   // 16 bytes more for each 16 keys: no bank conflicts
+    uint4 row[4];
+#pragma unroll
+    for (i32 j = 0; j < 4; ++j) {
+        const u32 a = from[2 * j * (WS_D / 4)], b = from[(2 * j + 1) * (WS_D / 4)], c = from[(2 * j + 8) * (WS_D / 4)], d = from[(2 * j + 9) * (WS_D / 4)];
+        const u32 low = __byte_perm(a, b, 0x5140), high = __byte_perm(a, b, 0x7362), low8 = __byte_perm(c, d, 0x5140), high8 = __byte_perm(c, d, 0x7362);
+        (&row[0].x)[j] = __byte_perm(low, low8, 0x5410);
+        (&row[1].x)[j] = __byte_perm(low, low8, 0x7632);
+        (&row[2].x)[j] = __byte_perm(high, high8, 0x5410);
+        (&row[3].x)[j] = __byte_perm(high, high8, 0x7632);
+    }
+    const i64 pitch = static_cast<i64>(blocks) * kTokens;
+    const i32 first = word / 4 * 16 + word % 4 * 2;   // of dimension 4 * word; the next one is 8 rows below, then the row after this
+    u8* const to = t.transposed + (static_cast<i64>(blockIdx.y) * WS_D + first) * pitch + block * kTokens + keys16 * 16;
+    *reinterpret_cast<uint4*>(to) = row[0];
+    *reinterpret_cast<uint4*>(to + 8 * pitch) = row[1];
+    *reinterpret_cast<uint4*>(to + pitch) = row[2];
+    *reinterpret_cast<uint4*>(to + 9 * pitch) = row[3];
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, kThreadsOfSM / kThreads) attention_pack(const __grid_constant__ Packs all) {
+    __shared__ __align__(16) u8 tile[kTokens * WS_D + 8 * 16];   // codes of a block by keys; before, partial sums of the mean
+    __shared__ __align__(16) float means[WS_D];
+    __shared__ float tops[2][kThreads / 32];                     // by turns: one barrier for a block is enough
+    static_assert(sizeof(tile) >= kRows * WS_D * sizeof(float), "partial sums lie in the tile");
+#if __CUDA_ARCH__ >= 900   // Hopper places the next kernel early; older cards run one after another
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
+#endif
+    const Pack& t = all.of[blockIdx.z];
+    const i32 blocks = (t.S + kTokens - 1) / kTokens;
+    i32 block = blockIdx.x;
+    if (static_cast<i32>(blockIdx.y) >= t.heads || block >= blocks) return;
+    const i32 row = threadIdx.x / kAcross, column = threadIdx.x % kAcross, b = blockIdx.y / t.H, h = blockIdx.y % t.H;
+    const u8* const mine = static_cast<const u8*>(t.x) + (b * t.x_b + h * t.x_h + column * 8) * kSize;
+    u8* const codes = t.codes + b * t.c_b + h * t.c_h + column * 8;
+    Piece x[kPieces];
+    load_block(x, t, mine, block, row);
+    if (t.mean) {
+        find_means(t, mine, row, column, reinterpret_cast<float*>(tile), means);
+    } else if (threadIdx.x < WS_D) {
+        means[threadIdx.x] = 0.0f;
+    }
+    __syncthreads();
+    for (i32 turn = 0; block < blocks; turn ^= 1) {
+        const i32 tokens = t.S - block * kTokens;
+        float top = farthest(x, means + column * 8);
+#pragma unroll
+        for (i32 lane = 16; lane > 0; lane /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, lane));
+        if (threadIdx.x % 32 == 0) tops[turn][threadIdx.x / 32] = top;
+        __syncthreads();   // also: the tile is no longer read
+#pragma unroll
+        for (i32 i = 0; i < kThreads / 32; ++i) top = fmaxf(top, tops[turn][i]);
+        const float scale = top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f;
+        const float inverse = __fdiv_rn(1.0f, scale);
+        if (threadIdx.x == 0) t.scale[static_cast<i64>(blockIdx.y) * blocks + block] = scale;
+        float mean[8];   // read anew: there are no registers to keep them in
+#pragma unroll
+        for (i32 e = 0; e < 8; ++e) mean[e] = means[column * 8 + e];
+        u8* const into = tile + row * WS_D + column * 8;
+        u8* const to = codes + static_cast<i64>(block * kTokens + row) * t.c_s;
+#pragma unroll
+        for (i32 i = 0; i < kPieces; ++i) {
+            const i32 at = row + i * kRows;
+            float y[8];
+            widen(x[i], y);
+#pragma unroll
+            for (i32 e = 0; e < 8; ++e) y[e] = (y[e] - mean[e]) * inverse;
+            uint2 made = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
+            if (t.codes && at < tokens) *reinterpret_cast<uint2*>(to + i * kRows * static_cast<i64>(t.c_s)) = made;
+            if (at >= tokens) made = make_uint2(0u, 0u);
+            if (t.transposed) *reinterpret_cast<uint2*>(into + i * (kRows * WS_D + 16)) = made;
+        }
+        if (t.transposed) {
+            __syncthreads();
+            transpose(t, reinterpret_cast<const u32*>(tile), block, blocks);
+        }
+        block += gridDim.x;
+        if (block < blocks) load_block(x, t, mine, block, row);
+    }
+}
