@@ -173,22 +173,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise(const 
     }
 }
 
-// One scale for each head, x read once. `arrived`: for each tensor and head (gridDim.y to a tensor) the CTAs whose maximum is in amax;
-// `ticket`: the places taken. All of these words, and amax, were set to zero. kPieces: of eight elements, a thread's at most.
-template <i32 kPieces>
-WS_DEV void quantise_head(const Quantises& all, u32* arrived, u32* ticket) {
+// One block of a head whose scale is that of all its blocks. kPieces: of eight elements, a thread's at most. kShifted is known to the compiler:
+// with a pointer that may be null in every piece ptxas 13.0.88 made code for 16 pieces that read address 0.
+template <i32 kPieces, bool kShifted>
+WS_DEV void quantise_block_of_head(const Quantise& t, const Place& w, u32 head, u32 block, u32* count) {
     __shared__ float shared[kThreads / 32];
-    __shared__ u32 place;
     __shared__ float of_head;
-    begin();
-    // Places are given in the order in which CTAs start, whatever their indices: who waits for a head's other CTAs waits for none that has not
-    // its turn before any later head.
-    if (threadIdx.x == 0) place = atomicAdd(ticket, 1u);
-    __syncthreads();
-    const u32 block = place % gridDim.x, head = place / gridDim.x % gridDim.y, tensor = place / gridDim.x / gridDim.y;
-    const Quantise& t = all.of[tensor];
-    const Place w = place_of(t, block, head);
-    if (w.tokens <= 0 || static_cast<i32>(head) >= t.heads) return;
     const i64 from = w.b * t.x_b + w.h * t.x_h + w.first * t.x_s, to = w.b * t.c_b + w.h * t.c_h + w.first * t.c_s;
     uint4 raw[kPieces];
     Steps at(t.D);
@@ -199,20 +189,18 @@ WS_DEV void quantise_head(const Quantises& all, u32* arrived, u32* ticket) {
 #pragma unroll
     for (i32 i = 0; i < kPieces; ++i, at.next()) {
         float y[8];
-        widen8(t, raw[i], w.shift ? w.shift + at.column * 8 : nullptr, y);
+        widen8(t, raw[i], kShifted ? w.shift + at.column * 8 : nullptr, y);
         if (at.row < w.tokens) top = largest8(top, y);
     }
     top = largest_of_all(top, shared);
     if (threadIdx.x == 0) {
-        u32* const amax = t.amax + head;
-        u32* const count = arrived + tensor * gridDim.y + head;
-        atomicMax(amax, __float_as_uint(top));
+        atomicMax(t.amax + head, __float_as_uint(top));
         __threadfence();
         atomicAdd(count, 1u);
         const u32 blocks = (t.S + kBlockTokens - 1) / kBlockTokens;
         while (*static_cast<volatile u32*>(count) < blocks) __nanosleep(20);
         __threadfence();
-        of_head = __uint_as_float(*static_cast<volatile u32*>(amax));
+        of_head = __uint_as_float(*static_cast<volatile u32*>(t.amax + head));
     }
     __syncthreads();
     const float scale = scale_of(of_head), inverse = __fdiv_rn(1.0f, scale);
@@ -222,8 +210,30 @@ WS_DEV void quantise_head(const Quantises& all, u32* arrived, u32* ticket) {
     for (i32 i = 0; i < kPieces; ++i, at.next()) {
         if (at.row >= w.tokens) break;
         float y[8];
-        widen8(t, raw[i], w.shift ? w.shift + at.column * 8 : nullptr, y);
+        widen8(t, raw[i], kShifted ? w.shift + at.column * 8 : nullptr, y);
         store8(t, to + at.row * t.c_s + at.column * 8, y, inverse);
+    }
+}
+
+// One scale for each head, x read once. `arrived`: for each tensor and head (gridDim.y to a tensor) the CTAs whose maximum is in amax;
+// `ticket`: the places taken. All of these words, and amax, were set to zero.
+template <i32 kPieces>
+WS_DEV void quantise_head(const Quantises& all, u32* arrived, u32* ticket) {
+    __shared__ u32 place;
+    begin();
+    // Places are given in the order in which CTAs start, whatever their indices: who waits for a head's other CTAs waits for none that has not
+    // its turn before any later head.
+    if (threadIdx.x == 0) place = atomicAdd(ticket, 1u);
+    __syncthreads();
+    const u32 block = place % gridDim.x, head = place / gridDim.x % gridDim.y, tensor = place / gridDim.x / gridDim.y;
+    const Quantise& t = all.of[tensor];
+    const Place w = place_of(t, block, head);
+    if (w.tokens <= 0 || static_cast<i32>(head) >= t.heads) return;
+    u32* const count = arrived + tensor * gridDim.y + head;
+    if (w.shift) {
+        quantise_block_of_head<kPieces, true>(t, w, head, block, count);
+    } else {
+        quantise_block_of_head<kPieces, false>(t, w, head, block, count);
     }
 }
 
