@@ -305,7 +305,7 @@ def quantise_case(r, g):
 
 def dropin_case(r, g):
     D, H, group = r.choice((64, 128)), 4, r.choice((1, 2))
-    Sq, Sk = r.choice(((300, 300), (100, 300), (300, 100), (1, 500)))
+    Sq, Sk = r.choice(((300, 300), (100, 300), (300, 100), (1, 500), (2200, 2200), (700, 2100)))   # the last two are packed
     causal, dtype = r.random() < 0.5, r.choice((torch.float16, torch.bfloat16))
     q, k, v = (draw(s, "normal", g).to(dtype) for s in ((2, H, Sq, D), (2, H // group, Sk, D), (2, H // group, Sk, D)))
     if r.random() < 0.3 and group == 1:
@@ -376,21 +376,27 @@ def check_streams():
 def check_repeats():
     """LAUNCHES launches of each regime, half on each of two streams at once, by graphs of 50: the same bits every time."""
     shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=300, Sk=600, D=256))
+    calls = [(s, lambda causal, t=inputs(**s): w.sdpa_fp8(*t, causal=causal)) for s in shapes]
+    for D in (64, 128, 256):   # scales by block, and V^T
+        x = [torch.randn(1, 8, n, D, device=dev, dtype=torch.bfloat16) for n in (700, 2100, 2100)]
+        (q, qs), (k, ks), (v, vs) = (w.quantize_fp8(y, "block") for y in x)
+        kv = w.pack_kv(*x[1:])
+        calls.append((("block", D), lambda causal, t=(q, k, v, qs, ks, vs): w.sdpa_fp8(*t, causal=causal)))
+        calls.append((("packed", D), lambda causal, t=(q, kv, qs): w.sdpa_fp8_packed(*t, causal=causal)))
     for causal in (False, True):
-        for shape in shapes:
-            t = inputs(**shape)
-            want = w.sdpa_fp8(*t, causal=causal)
+        for name, call in calls:
+            want = call(causal)
             torch.cuda.synchronize()
             graphs = []
             for _ in range(2):
                 stream, bad = torch.cuda.Stream(), torch.zeros((), dtype=torch.int64, device=dev)
                 with torch.cuda.stream(stream):
-                    w.sdpa_fp8(*t, causal=causal)   # everything is loaded before the capture
+                    call(causal)   # everything is loaded before the capture
                 stream.synchronize()
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, stream=stream):
                     for _ in range(50):
-                        bad += (w.sdpa_fp8(*t, causal=causal) != want).sum()
+                        bad += (call(causal) != want).sum()
                 graphs.append((graph, stream, bad))
             for _ in range(-(-LAUNCHES // 100)):
                 for graph, stream, _ in graphs:
@@ -398,7 +404,7 @@ def check_repeats():
                         graph.replay()
             torch.cuda.synchronize()
             wrong = [int(bad) for _, _, bad in graphs]
-            assert not any(wrong), (shape, causal, wrong)
+            assert not any(wrong), (name, causal, wrong)
 
 
 def check_zero_scales():
