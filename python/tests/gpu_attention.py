@@ -305,7 +305,7 @@ def quantise_case(r, g):
 
 def dropin_case(r, g):
     D, H, group = r.choice((64, 128)), 4, r.choice((1, 2))
-    Sq, Sk = r.choice(((300, 300), (100, 300), (300, 100), (1, 500), (2200, 2200), (700, 2100)))   # the last two are packed
+    Sq, Sk = r.choice(((300, 300), (100, 300), (300, 100), (1, 500), (2200, 2200), (700, 2100), (3001, 2100)))   # the last three are packed, if not causal the third
     causal, dtype = r.random() < 0.5, r.choice((torch.float16, torch.bfloat16))
     q, k, v = (draw(s, "normal", g).to(dtype) for s in ((2, H, Sq, D), (2, H // group, Sk, D), (2, H // group, Sk, D)))
     if r.random() < 0.3 and group == 1:
@@ -338,6 +338,17 @@ def check_graph():
         torch.cuda.synchronize()
         want = w.sdpa_fp8(*t)
         assert torch.equal(out, want) and torch.equal(again, want), shape
+    x = [torch.randn(1, 4, 2304, 64, device=dev, dtype=torch.bfloat16) for _ in range(3)]
+    w.sdpa(*x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):   # packing and attention over what was packed
+        out = [w.sdpa(*x) for _ in range(2)]
+    for y in x:
+        y.normal_()
+    for _ in range(3):
+        graph.replay()
+    want = w.sdpa(*x)
+    assert all(torch.equal(y, want) for y in out), "sdpa by packed values"
     q, k, v, qs, ks, vs = inputs(B=2, Sq=1, Sk=4096, Hkv=2)
     k, v = (x.view(torch.uint8).transpose(1, 2).contiguous().view(E4) for x in (k, v))
     lens = torch.tensor([4096, 10], dtype=torch.int32, device=dev)

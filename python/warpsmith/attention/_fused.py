@@ -3,6 +3,7 @@
 Hopper only, head dimensions of attention only. Knows tensors that were checked; what it does not take is _pack.py's to do otherwise.
 """
 import ctypes
+import functools
 import struct
 import threading
 from typing import NamedTuple
@@ -40,7 +41,13 @@ class Packed(NamedTuple):
 
 def on_hopper(x):
     """Whether x lies on a card of that kind."""
-    return x.is_cuda and torch.cuda.is_available() and torch.cuda.get_device_properties(x.device).major == 9
+    return x.is_cuda and _major(x.device.index) == 9
+
+
+@functools.lru_cache(maxsize=64)
+def _major(index):
+    """Of a device's compute capability; 0 where there is no device, only tensors without data that say so."""
+    return torch.cuda.get_device_properties(index).major if torch.cuda.is_available() else 0
 
 
 def takes(x):
