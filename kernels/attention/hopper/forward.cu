@@ -522,8 +522,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 float t0 = 0.0f, t1 = 0.0f;
                 bool certain = false;
                 const u32 k_desc = io.k_desc(n);
-                if (kBlocks) me.c = score_factor(q_factor * io.k_scale(n));
                 if (kSerial) {
+                    if (kBlocks) me.c = score_factor(q_factor * io.k_scale(n));
                     const i32 seen = p.Sk - p.Sq + row0 + 1;
                     const Tile tile{q_desc, k_desc, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk,
                                     WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk, j < WS_LOOKS, masked};
@@ -536,6 +536,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         issue_scores(s[1], q_desc, k_desc, 1);
                     }
                     io.pass_turn();
+                    if (kBlocks) me.c = score_factor(q_factor * io.k_scale(n));   // while the scores are made
                     wgmma_wait<kWide ? 0 : 1>();
                     pin(s[0]);
                     if (kWide) pin(s[1]);
