@@ -361,6 +361,8 @@ struct Tile {
     u32 q_desc, k_desc, q_at, k_at, lane;
     i32 first_key, limit0, limit1;   // of this thread
     bool first, masked;              // first: before it there are no references
+    float q_factor;                  // kBlocks: this and the scale at scale_at make its c
+    u32 scale_at;
 };
 
 // WS_SERIAL: a tile's weights by halves. They are loops, so that the halves' scores share their registers (unrolled, ptxas has both at once and spills O);
@@ -368,6 +370,7 @@ struct Tile {
 WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4], u32 (&pr)[2][KEYS / 16], float& t0, float& t1) {
     auto scores = [&](i32 half) {
         issue_scores(x, tile.q_desc, tile.k_desc, half);
+        if (kBlocks) me.c = score_factor(tile.q_factor * load_shared_f32(tile.scale_at));   // read again for each half: it comes while the scores are made
         wgmma_wait<0>();
         pin(x);
     };
@@ -523,10 +526,9 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 bool certain = false;
                 const u32 k_desc = io.k_desc(n);
                 if (kSerial) {
-                    if (kBlocks) me.c = score_factor(q_factor * io.k_scale(n));
                     const i32 seen = p.Sk - p.Sq + row0 + 1;
                     const Tile tile{q_desc, k_desc, q_at + (D > 64 ? 128 : 64) * 16 * warp, io.k_at(n), lane, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk,
-                                    WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk, j < WS_LOOKS, masked};
+                                    WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk, j < WS_LOOKS, masked, q_factor, bars.k_scale(number(n))};
                     weigh_in_halves(me, tile, s[0], pr, t0, t1);
                 } else {
                     if (kWide) {
