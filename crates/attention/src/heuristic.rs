@@ -238,25 +238,33 @@ fn choose_decode(s: &Shape, sms: u32) -> Choice {
     };
     let (per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv);
     let team = decode_team(units, per_unit, warps, sms);
-    let defines = vec![
+    let ctas = team * units.min(sms / team);
+    // One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
+    let ring = d == 256 && units <= sms / team;
+    let stages = if ring { 3 } else { stages };
+    let rows = if s.rows() <= 8 { 8 } else { 16 };
+    let mut defines = vec![
         ("WS_D", d),
         ("WS_KEYS", keys),
         ("WS_WARPS", warps),
         ("WS_STAGES", stages),
-        ("WS_ROWS", if s.rows() <= 8 { 8 } else { 16 }),
+        ("WS_ROWS", rows),
         ("WS_CAUSAL", s.causal()),
     ];
-    let shared = warps * stages * 2 * keys * d + warps * 64 + warps * 8 * (d + 4) * 4 + warps * stages * 8 + 16;
-    let ctas = team * units.min(sms / team);
+    if ring {
+        defines.push(("WS_RING", 1));
+    }
+    let exchange = if ring { 0 } else { warps * 8 * (d + 4) * 4 };
+    let barriers = if d == 256 || rows == 16 { 16 } else { 8 }; // of a stage's tile: WS_APART
+    let shared = warps * stages * 2 * keys * d + warps * 64 + exchange + warps * stages * barriers + 16;
     let mut choice = Choice::new("decode", defines, [ctas, 1, 1], warps * 32, shared);
     choice.tiles_per_unit = per_unit;
     choice.tiles_per_worker = team;
     choice.total_tiles = units;
     choice.boxes = Some((8, keys));
     if team > 1 {
-        choice.units = units;
-        let rows = u64::from(s.rows());
-        choice.partial_floats = u64::from(units * team) * (2 * ((rows + 1) & !1) + rows * u64::from(d));
+        choice.units = units * (rows / 8) * warps;
+        choice.partial_floats = u64::from(units * team) * u64::from(rows * (d + if d == 256 { 4 } else { 2 }));
     }
     choice
 }

@@ -66,7 +66,7 @@ fn plans_say_what_memory_they_need() {
     assert!(packed.choice().shared_bytes < forward.choice().shared_bytes, "V's own slots are not there");
     let decode = Plan::new(&Problem::dense(2, 32, 8, 1, 8192, 128), &HOPPER).unwrap();
     assert!(decode.workspace().scratch_bytes > 0);
-    assert_eq!(decode.workspace().counters, 16);
+    assert_eq!(decode.workspace().counters, 16 * 8, "a warp's slice of a unit has one");
     let causal = Problem { mask: Mask::Causal, output: Output::F16, ..Problem::dense(1, 8, 8, 512, 512, 64) };
     let name = Plan::new(&causal, &HOPPER).unwrap().choice().instance.name();
     assert!(name.starts_with("tiny_d64") && name.contains("causal1") && name.ends_with("out1"), "{name}");

@@ -10,13 +10,16 @@
 //   exact in f16; P is f16, so this kernel rounds less than one with P in e4m3), accumulation in f32. Keys are the products' rows and queries
 //   their columns (S^T = K Q^T, O^T = V^T P^T), so that eight queries fill them. A maximum is taken only where a score exceeds the old one by far.
 //   Where a unit ends the warps' outputs are added through shared memory: a unit of one CTA by the last of its warps to come, without a barrier; a team's by
-//   all warps, and then by the last of its CTAs to come (p.arrived: a counter for each unit, zero between launches). Loads of the next unit's tiles go on meanwhile.
+//   all warps, each its slice of the outputs, and then, slice by slice, by the last of the team's warps to come (p.arrived: WARPS counters for each eight rows of a
+//   unit, zero between launches). Loads of the next unit's tiles go on meanwhile.
 // Losers (H200, 2026-11-21): split.cu with WS_STREAM 1 (wgmma, 64 rows of which 4 are used; three barriers a tile) 2.4 to 3.1 TB/s; queries as
 //   the products' rows and tiles by cp.async 69.8 us at 1x131072 (D 128, 32-8 heads), 43.7 at 8x16384 (D 256, 16-2); tiles drawn by the warps of a
 //   team from a counter, in their order: all end within 7% (equal shares: 20%), and 86.7 us; 256 bytes promoted to the L2 5% slower than 128; teams that are
 //   clusters of 8 and add in shared memory (2026-11-22) 50.7 instead of 38.9 at 8x16384 (D 256), 10.4 instead of 9.7 at 1x8192: they do not find their places at once. On
 // 2026-11-22, against 65.0 at 1x131072 and 9.5 at 1x8192: the end of a unit run once without effect while the first bytes are under way (cold instructions were suspected) 68.0,
 // 12.2; tiles and stages that leave an SM room for the next launch's CTA 73 to 96, 10.8 to 15 (64 KB under way on an SM are too few, four warps too); such a cluster of 16 10.6.
+// On 2026-11-22 at 1x8192, 8x16384 (D 256), against 9.1, 37.7 and, as it is now, 9.0, 35.9: a counter for each unit and a last CTA with addresses as constants 9.1, 37.0; no counter, the team's last
+// CTA waits for words that are not zero 9.3, 37.4; two tiles of every warp into the L2 before the earlier kernel has ended 9.8, 37.5 (at D 256 with three stages 0.15 better, elsewhere worse).
 // Measured: docs/ledger.md. Comes from: split.cu.
 
 #ifndef WS_D
@@ -33,6 +36,12 @@
 #endif
 #ifndef WS_ROWS
 #define WS_ROWS 8
+#endif
+#ifndef WS_RING
+#define WS_RING 0    // 1: a CTA has one unit at most, and its exchange lies in the ring, which leaves D 256 room for three stages
+#endif
+#ifndef WS_APART
+#define WS_APART (WS_D == 256 || WS_ROWS == 16)   // 1: K and V of a tile have barriers of their own, and K's place is asked for again as soon as the scores are there
 #endif
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
@@ -59,11 +68,11 @@ constexpr u32 kTileBytes = KEYS * D, kStageBytes = 2 * kTileBytes, kWarpBytes = 
 constexpr u32 kSums = WARPS * kWarpBytes;            // [warp][8] of (maximum, sum)
 constexpr i32 PITCH = D + 4;                         // four more keep banks apart
 constexpr bool kRoom = HALVES * 8 * (PITCH * 4 + 8) <= kWarpBytes;
+static_assert(!WS_RING || kRoom, "the exchange fits a warp's ring");
 constexpr u32 kSwap = kSums + WARPS * 64;            // [warp][8][PITCH] f32
-constexpr u32 kBars = kSwap + WARPS * 8 * PITCH * 4; // [warp][stage]
-constexpr u32 kFlag = kBars + WARPS * STAGES * 8;
-constexpr u32 kCount = kFlag + 4, kFree = kFlag + 8;   // warps that have come to a unit's end; a barrier: the exchange's room is free again
-constexpr u32 kSharedBytes = kFlag + 16;
+constexpr u32 kBars = kSwap + (WS_RING ? 0 : WARPS * 8 * PITCH * 4), kBarBytes = WS_APART ? 16 : 8;   // [warp][stage]; K's and V's
+constexpr u32 kCount = kBars + WARPS * STAGES * kBarBytes, kFree = kCount + 8;   // warps that have come to a unit's end; a barrier: the exchange's room is free again
+constexpr u32 kSharedBytes = kFree + 8;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 // P is f16 here, and times a ratio of V's scales: 2^4 at most leaves room for both. Where there is no such ratio a score may exceed its row's
@@ -87,9 +96,10 @@ WS_DEV float column_sum(float x) {
     return x + __shfl_xor_sync(0xFFFFFFFFu, x, 16);
 }
 
-// One tile at `k`, its V behind it. q: f16 operands, two registers for eight queries a step of 16 dimensions.
+// One tile at `k`, its V behind it. q: f16 operands, two registers for eight queries a step of 16 dimensions. k_done is called when K has been read, v_wait before V is.
+template <class KDone, class VWait>
 WS_DEV void tile(State& st, const u32 (&q)[D / 16][2 * HALVES], u32 k, const float (&c)[HALVES][2], float v_scale, float slack, i32 first_key, i32 clear,
-                 const i32 (&limit)[HALVES][2], u32 lane) {
+                 const i32 (&limit)[HALVES][2], u32 lane, KDone k_done, VWait v_wait) {
     // Two sums a product, of the even and of the odd steps: half the chain.
     float s[KEYS / 16][HALVES][4], odd[KEYS / 16][HALVES][4];
 #pragma unroll
@@ -128,7 +138,9 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 16][2 * HALVES], u32 k, const flo
                 if (first_key + KEYS > clear && first_key + 16 * g + static_cast<i32>(lane / 4) + 8 * (e / 2) >= limit[h][e % 2]) x = kNegInf;
                 low = low && !(x > st.top[h][e % 2] + slack);
             }
-    if (!__all_sync(0xFFFFFFFFu, low)) {
+    const bool raise = !__all_sync(0xFFFFFFFFu, low);   // all lanes have read K
+    k_done();
+    if (raise) {
 #pragma unroll
         for (i32 h = 0; h < HALVES; ++h)
 #pragma unroll
@@ -161,6 +173,7 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 16][2 * HALVES], u32 k, const flo
             }
         }
     }
+    v_wait();
 #pragma unroll
     for (i32 g = 0; g < KEYS / 16; ++g) {
 #pragma unroll
@@ -181,14 +194,77 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 16][2 * HALVES], u32 k, const flo
     }
 }
 
-// Clocks of one thread of each CTA, of its last unit: start, earlier kernels done, first tile there, products done, share written, counted, end.
+// Clocks of one thread of each CTA, of its last unit: start, earlier kernels done, first tile there, products done, (index 4) all warps' outputs there, (6) end.
 #if WS_TRACE
-#define MARK(i) if (threadIdx.x == 0) reinterpret_cast<u32*>(p.partial)[p.total_tiles * p.tiles_per_worker * (2 * ((p.group * p.Sq + 1) & ~1) + p.group * p.Sq * D) + blockIdx.x * 8 + i] = clock()
+#define MARK(i) if (threadIdx.x == 0) reinterpret_cast<u32*>(p.partial)[p.total_tiles * p.tiles_per_worker * kPartFloats + blockIdx.x * 8 + i] = clock()
 #define MARK_FIRST(i) if (unit == team && slot == 0 && phase == 0) MARK(i)
 #else
 #define MARK(i)
 #define MARK_FIRST(i)
 #endif
+
+// Brings a box into the L2: a hint, which orders nothing (9.7.9.27.1.4).
+WS_DEV void prefetch_box(const TensorMap* map, i32 c0, i32 c1, i32 c2, i32 c3) {
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+
+// Four neighbouring outputs of a row (an item): a sum over some of the keys, relative to 2^top.
+struct Piece {
+    float top, sum;
+    float4 acc;
+};
+
+// A CTA's part of a unit in p.partial: pairs of (maximum, sum), then the outputs of all rows. Its size is a constant, so that addresses are. A pair serves 32 items at most: the lanes of a warp.
+constexpr i32 kPairs = D > 128 ? 2 : 1, kSegment = D / 4 / kPairs;   // of a row; items that share one
+constexpr i32 kHeadFloats = 2 * kPairs * WS_ROWS, kPartFloats = kHeadFloats + WS_ROWS * D;
+
+// Eight pieces, those u = from, from + 2, ..., in their order.
+WS_DEV void add_pieces(Piece& a, const float2 (&ms)[16], const float4 (&x)[16], i32 from) {
+    float top = a.top;
+#pragma unroll
+    for (i32 u = 0; u < 16; u += 2) top = fmaxf(top, ms[u + from].x);
+    const float zero_top = top == kNegInf ? 0.0f : top, f = ex2(a.top - zero_top);
+    a.sum *= f, a.acc.x *= f, a.acc.y *= f, a.acc.z *= f, a.acc.w *= f;
+#pragma unroll
+    for (i32 u = 0; u < 16; u += 2) {
+        const float g = ex2(ms[u + from].x - zero_top);
+        const float4& y = x[u + from];
+        a.sum = fmaf(ms[u + from].y, g, a.sum);
+        a.acc.x = fmaf(y.x, g, a.acc.x), a.acc.y = fmaf(y.y, g, a.acc.y), a.acc.z = fmaf(y.z, g, a.acc.z), a.acc.w = fmaf(y.w, g, a.acc.w);
+    }
+    a.top = top;
+}
+
+// Adds item g of the n parts of a unit to `a`; with kBoth item g + THREADS of each to `b`, else every other part to it. Sixteen loads at once.
+template <bool kBoth>
+WS_DEV void gather(Piece& a, Piece& b, const float* unit, i32 n, i32 g) {
+    constexpr i32 kParts = kBoth ? 8 : 16;
+    auto ms_at = [](i32 u) { return kBoth ? u / 2 * kPartFloats + u % 2 * (THREADS / kSegment * 2) : u * kPartFloats; };
+    auto x_at = [](i32 u) { return kBoth ? u / 2 * kPartFloats + u % 2 * (THREADS * 4) : u * kPartFloats; };
+    const float* m0 = unit + g / kSegment * 2;
+    const float* x0 = unit + kHeadFloats + g * 4;
+#pragma unroll 1
+    for (i32 w = 0; w < n; w += kParts, m0 += kParts * kPartFloats, x0 += kParts * kPartFloats) {
+        float2 ms[16];
+        float4 x[16];
+        const i32 left = n - w;
+#pragma unroll
+        for (i32 u = 0; u < 16; ++u) {
+            const bool there = (kBoth ? u / 2 : u) < left;
+            ms[u] = there ? __ldcg(reinterpret_cast<const float2*>(m0 + ms_at(u))) : make_float2(kNegInf, 0.0f);
+            x[u] = there ? __ldcg(reinterpret_cast<const float4*>(x0 + x_at(u))) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+        add_pieces(a, ms, x, 0);
+        add_pieces(b, ms, x, 1);
+    }
+}
+
+WS_DEV void merge(Piece& a, const Piece& b) {
+    const float top = fmaxf(a.top, b.top), zero_top = top == kNegInf ? 0.0f : top, f = ex2(a.top - zero_top), g = ex2(b.top - zero_top);
+    a.sum = fmaf(b.sum, g, a.sum * f);
+    a.acc.x = fmaf(b.acc.x, g, a.acc.x * f), a.acc.y = fmaf(b.acc.y, g, a.acc.y * f), a.acc.z = fmaf(b.acc.z, g, a.acc.z * f), a.acc.w = fmaf(b.acc.w, g, a.acc.w * f);
+    a.top = top;
+}
 
 #if WS_LENS
 WS_DEV void store_zeros(u32 addr) { asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(addr), "r"(0) : "memory"); }
@@ -214,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ) {
     extern __shared__ __align__(1024) u8 smem[];
     const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
-    const u32 ring = smem_addr(smem) + warp * kWarpBytes, bars = smem_addr(smem) + kBars + warp * STAGES * 8;
+    const u32 ring = smem_addr(smem) + warp * kWarpBytes, bars = smem_addr(smem) + kBars + warp * STAGES * kBarBytes;
     const i32 team_size = p.tiles_per_worker, team = blockIdx.x / team_size, part = blockIdx.x % team_size, teams = gridDim.x / team_size;
     const i32 units = p.total_tiles, per_unit = p.tiles_per_unit, rows = p.group * p.Sq;
     const bool blocks = p.vs_t != 0;
@@ -226,7 +302,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     __syncthreads();
     if (lane == 0) {
-        for (u32 i = 0; i < STAGES; ++i) mbarrier_init(bars + 8 * i, 1);
+        for (u32 i = 0; i < STAGES * kBarBytes / 8; ++i) mbarrier_init(bars + 8 * i, 1);
         mbarrier_init_fence();
         prefetch_tensor_map(&k_map);
         prefetch_tensor_map(&v_map);
@@ -234,17 +310,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     __syncwarp();
     let_next_kernel_start();
 #if !WS_LENS
-    if (lane < 2 && team < units) {
-        // A line of the first tile of K, and of V: their pages are then known when the loads come. A hint: nothing is read before the wait.
-        const i32 b = team / p.Hkv, h = team % p.Hkv, tile = min(part * ((per_unit + team_size - 1) / team_size) + static_cast<i32>(warp), per_unit - 1);
-        const i64 key = static_cast<i64>(tile) * KEYS;
+    // What is asked for before the wait is a hint: nothing is read.
+    const i32 share = (per_unit + team_size - 1) / team_size, first_tile = part * share + warp, stop = min(per_unit, (part + 1) * share);
+    if (WS_RING) {
+        // The first two tiles into the L2. PERF: D 256 alone gains, and not much.
+        if (lane == 0 && team < units) {
+#pragma unroll
+            for (i32 a = 0; a < 2; ++a) {
+                const i32 tile = first_tile + a * WARPS;
+#pragma unroll
+                for (i32 i = 0; i < 2 * ((D + 127) / 128); ++i)
+                    if (tile < stop) prefetch_box(i % 2 ? &v_map : &k_map, i / 2 * 128, tile * KEYS, team % p.Hkv, team / p.Hkv);
+            }
+        }
+    } else if (lane < 2 && team < units) {
+        // A line of the first tile of K, and of V: their pages are then known when the loads come.
+        const i32 b = team / p.Hkv, h = team % p.Hkv;
+        const i64 key = static_cast<i64>(min(first_tile, per_unit - 1)) * KEYS;
         prefetch_l2(lane ? p.v + b * p.v_b + h * p.v_h + key * p.v_s : p.k + b * p.k_b + h * p.k_h + key * p.k_s);
     }
 #endif
     wait_for_earlier_kernels();
     MARK(1);
 
-    // The loader runs ahead of the products by STAGES tiles, through the ends of units.
+    // The loader runs ahead of the products by STAGES tiles, through the ends of units; with barriers of their own K's runs ahead of V's.
+    struct Cursor {
+        i32 unit, tile, stop, b, h;
+    };
 #if WS_LENS
     // A sequence's own tiles are shared out, and what is used of its cache is read.
     auto keys_of = [&](i32 unit) { return min(max(__ldg(x.used + min(unit, units - 1) / p.Hkv), 0), p.Sk); };
@@ -253,46 +345,45 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const i32 tiles = (keys + KEYS - 1) / KEYS;
         return min(tiles, (part + 1) * ((tiles + team_size - 1) / team_size));
     };
-    i32 load_unit = team, load_tile = first_of(keys_of(team)), load_stop = stop_of(keys_of(team));
-    auto load = [&](u32 slot) {
-        while (load_tile >= load_stop && load_unit < units) {
-            load_unit += teams;
-            load_tile = first_of(keys_of(load_unit));
-            load_stop = stop_of(keys_of(load_unit));
+    Cursor at_k{team, first_of(keys_of(team)), stop_of(keys_of(team)), team / p.Hkv, team % p.Hkv};
+#else
+    Cursor at_k{team, first_tile, stop, team / p.Hkv, team % p.Hkv};
+#endif
+    [[maybe_unused]] Cursor at_v = at_k;
+    auto load = [&](Cursor& at, u32 slot, bool k, bool v) {
+        while (at.tile >= at.stop && at.unit < units) {
+#if WS_LENS
+            at.unit += teams;
+            at.tile = first_of(keys_of(at.unit)), at.stop = stop_of(keys_of(at.unit));
+#else
+            at.unit = first_tile < stop ? at.unit + teams : units, at.tile = first_tile;
+#endif
+            at.b = at.unit / p.Hkv, at.h = at.unit % p.Hkv;
         }
-        if (load_unit < units && lane == 0) {
-            i32 b = load_unit / p.Hkv, first = load_tile * KEYS;
-            const i32 h = load_unit % p.Hkv;
+        if (at.unit < units && lane == 0) {
+            i32 row = at.b, first = at.tile * KEYS;
+#if WS_LENS
             if (x.pages) {
-                b = min(max(__ldg(x.pages + b * x.pages_b + first / x.page_size), 0), x.page_count - 1);
+                row = min(max(__ldg(x.pages + row * x.pages_b + first / x.page_size), 0), x.page_count - 1);
                 first %= x.page_size;
             }
-            const u32 to = ring + slot * kStageBytes, bar = bars + slot * 8;
-            mbarrier_expect_tx(bar, kStageBytes);
-#pragma unroll
-            for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + i * KEYS * 128, &k_map, bar, i * 128, first, h, b);
-#pragma unroll
-            for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + kTileBytes + i * KEYS * 128, &v_map, bar, i * 128, first, h, b);
-        }
-#else
-    const i32 share = (per_unit + team_size - 1) / team_size, first_tile = part * share + warp, stop = min(per_unit, (part + 1) * share);
-    i32 load_unit = team, load_tile = first_tile;
-    auto load = [&](u32 slot) {
-        while (load_tile >= stop && load_unit < units) load_unit = first_tile < stop ? load_unit + teams : units, load_tile = first_tile;
-        if (load_unit < units && lane == 0) {
-            const i32 b = load_unit / p.Hkv, h = load_unit % p.Hkv;
-            const u32 to = ring + slot * kStageBytes, bar = bars + slot * 8;
-            mbarrier_expect_tx(bar, kStageBytes);
-#pragma unroll
-            for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + i * KEYS * 128, &k_map, bar, i * 128, load_tile * KEYS, h, b);
-#pragma unroll
-            for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + kTileBytes + i * KEYS * 128, &v_map, bar, i * 128, load_tile * KEYS, h, b);
-        }
 #endif
-        load_tile += WARPS;
+            const u32 to = ring + slot * kStageBytes, bar = bars + slot * kBarBytes + (k ? 0 : 8);
+            mbarrier_expect_tx(bar, k && v ? kStageBytes : kTileBytes);
+            if (k)
+#pragma unroll
+                for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + i * KEYS * 128, &k_map, bar, i * 128, first, at.h, row);
+            if (v)
+#pragma unroll
+                for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + kTileBytes + i * KEYS * 128, &v_map, bar, i * 128, first, at.h, row);
+        }
+        at.tile += WARPS;
     };
 #pragma unroll
-    for (u32 i = 0; i < STAGES; ++i) load(i);
+    for (u32 i = 0; i < STAGES; ++i) load(at_k, i, true, !WS_APART);
+    if (WS_APART)
+#pragma unroll
+        for (u32 i = 0; i < STAGES; ++i) load(at_v, i, false, true);
 
     u32 slot = 0, phase = 0, free_phase = 0;
     for (i32 unit = team; unit < units; unit += teams) {
@@ -336,32 +427,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (i32 h = 0; h < HALVES; ++h) st.top[h][0] = st.top[h][1] = kNegInf, st.sum[h][0] = st.sum[h][1] = 0.0f;
 #pragma unroll 1
         for (i32 t = first_tile; t < stop; t += WARPS) {
-            mbarrier_wait(bars + slot * 8, phase);
+            mbarrier_wait(bars + slot * kBarBytes, phase);
             MARK_FIRST(2);
             const i32 first_key = t * KEYS;
-#if WS_LENS
-            if (first_key + KEYS > keys) {
-                // Behind the last key lies anything, NaN too, which times 0 is NaN: V's rows there become zeros.
-                const u32 v = ring + slot * kStageBytes + kTileBytes;
-                for (u32 i = (keys - first_key) * (kPitch / 16) + lane; i < KEYS * (kPitch / 16); i += 32)
-#pragma unroll
-                    for (u32 half = 0; half < (D + 127) / 128; ++half) store_zeros(v + half * KEYS * 128 + 16 * i);
-                fence_async_shared();   // the slot's next tile comes by the asynchronous proxy
-                __syncwarp();
-            }
-#endif
             const float k_scale = p.ks_t ? ks[(first_key >> 7) * p.ks_t] : k_head, v_scale = blocks ? vs[(first_key >> 7) * p.vs_t] * v_inverse : 1.0f;
             float c[HALVES][2];
 #pragma unroll
             for (i32 h = 0; h < HALVES; ++h) c[h][0] = q_scale[h][0] * k_scale, c[h][1] = q_scale[h][1] * k_scale;
-            tile(st, q, ring + slot * kStageBytes, c, v_scale, blocks ? 0.0f : kSlack, first_key, clear, limit, lane);
+            auto k_done = [&] {
+                if (WS_APART) load(at_k, slot, true, false);
+            };
+            auto v_wait = [&] {
+                if (WS_APART) mbarrier_wait(bars + slot * kBarBytes + 8, phase);
+#if WS_LENS
+                if (first_key + KEYS > keys) {
+                    // Behind the last key lies anything, NaN too, which times 0 is NaN: V's rows there become zeros.
+                    const u32 v = ring + slot * kStageBytes + kTileBytes;
+                    for (u32 i = (keys - first_key) * (kPitch / 16) + lane; i < KEYS * (kPitch / 16); i += 32)
+#pragma unroll
+                        for (u32 half = 0; half < (D + 127) / 128; ++half) store_zeros(v + half * KEYS * 128 + 16 * i);
+                    fence_async_shared();   // the slot's next tile comes by the asynchronous proxy
+                    __syncwarp();
+                }
+#endif
+            };
+            tile(st, q, ring + slot * kStageBytes, c, v_scale, blocks ? 0.0f : kSlack, first_key, clear, limit, lane, k_done, v_wait);
             __syncwarp();   // every lane is done with the slot
-            load(slot);
+            if (WS_APART) load(at_v, slot, false, true);
+            else load(at_k, slot, true, true);
             if (++slot == STAGES) slot = 0, phase ^= 1;
         }
 
         MARK(3);
-        if (HALVES == 1 && team_size == 1) {
+        if (HALVES == 1 && team_size == 1 && !WS_RING) {
             // No barrier: each warp leaves its outputs and goes on to the next unit; the last one to come adds them.
             float* swap = reinterpret_cast<float*>(smem + kSwap);
             float2* sums = reinterpret_cast<float2*>(smem + kSums);
@@ -416,11 +514,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             continue;
         }
         // The unit's share of this CTA, eight rows at a time.
-        const i32 head_floats = 2 * ((rows + 1) & ~1);
-        const i64 slot_floats = head_floats + rows * D;
-        float* mine = p.partial + (static_cast<i64>(unit) * team_size + part) * slot_floats;
+        float* const parts = p.partial + static_cast<i64>(unit) * team_size * kPartFloats;
+        float* const mine = parts + part * kPartFloats;
         // Where no more tiles come, all rows at once, each warp's in its own ring.
-        const bool in_ring = HALVES > 1 && kRoom && unit + teams >= units, at_once = HALVES == 1 || in_ring;
+        const bool in_ring = WS_RING || (HALVES > 1 && kRoom && unit + teams >= units), at_once = HALVES == 1 || in_ring;
         auto swap_of = [&](u32 w) { return reinterpret_cast<float*>(smem + (in_ring ? w * kWarpBytes : kSwap + w * (8 * PITCH * 4))); };
         auto sums_of = [&](u32 w) { return reinterpret_cast<float2*>(smem + (in_ring ? w * kWarpBytes + HALVES * 8 * PITCH * 4 : kSums + w * 64)); };
 #pragma unroll
@@ -443,92 +540,66 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
             if (at_once && h + 1 < HALVES) continue;
             __syncthreads();
+            MARK(4);
             const i32 first = at_once ? 0 : 8 * h;
-            for (i32 i = thread; i < (at_once ? rows : count) * (D / 4); i += THREADS) {
+            // Item i of these rows, over the CTA's warps.
+            auto own = [&](i32 i) {
                 const i32 r = i / (D / 4), d = i % (D / 4) * 4;
-                float top = kNegInf, all = 0.0f;
+                float2 ms[WARPS];
+                float4 x[WARPS];
 #pragma unroll
-                for (i32 w = 0; w < WARPS; ++w) top = fmaxf(top, sums_of(w)[r].x);
+                for (i32 w = 0; w < WARPS; ++w) ms[w] = sums_of(w)[r], x[w] = *reinterpret_cast<const float4*>(swap_of(w) + r * PITCH + d);
+                float top = ms[0].x, all = 0.0f;
+#pragma unroll
+                for (i32 w = 1; w < WARPS; ++w) top = fmaxf(top, ms[w].x);
                 const float zero_top = top == kNegInf ? 0.0f : top;
                 float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
                 for (i32 w = 0; w < WARPS; ++w) {
-                    const float2 ms = sums_of(w)[r];
-                    const float f = ex2(ms.x - zero_top);
-                    const float4 x = *reinterpret_cast<const float4*>(swap_of(w) + r * PITCH + d);
-                    all = fmaf(ms.y, f, all);
-                    acc.x = fmaf(x.x, f, acc.x), acc.y = fmaf(x.y, f, acc.y), acc.z = fmaf(x.z, f, acc.z), acc.w = fmaf(x.w, f, acc.w);
+                    const float f = ex2(ms[w].x - zero_top);
+                    all = fmaf(ms[w].y, f, all);
+                    acc.x = fmaf(x[w].x, f, acc.x), acc.y = fmaf(x[w].y, f, acc.y), acc.z = fmaf(x[w].z, f, acc.z), acc.w = fmaf(x[w].w, f, acc.w);
                 }
-                if (team_size == 1) {
-                    const float f = all > 0.0f ? v_head * rcp(all) : 0.0f;
-                    const i64 to = out_row(p, over, b, kv_head, first + r);
-                    store_out4(p, to * D + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
-                    if (p.lse && d == 0) p.lse[to] = log_sum(top, all);
-                } else {
-                    __stcg(reinterpret_cast<float4*>(mine + head_floats + (first + r) * D + d), acc);
-                    if (d == 0) __stcg(reinterpret_cast<float2*>(mine) + first + r, make_float2(top, all));
-                }
-            }
-        }
-        MARK(4);
-        if (team_size > 1) {
-            i32* flag = reinterpret_cast<i32*>(smem + kFlag);
-            __syncthreads();
-            if (thread == 0) {
-                const bool last = add_in_order(p.arrived + unit, 1) == team_size - 1;   // after the barrier: for the stores of all, and the loads after the next
-                if (last) p.arrived[unit] = 0;
-                *flag = last;
-            }
-            __syncthreads();
-            MARK(5);
-            if (*flag) {
-                // One lane to four dimensions, or two neighbours of which each takes every other CTA; eight loads at once.
-                const i32 two = team_size > 8, lanes = 1 + two;
-                for (i32 i = thread; i < rows * (D / 4) * lanes; i += THREADS) {
-                    const i32 item = i >> two, r = item / (D / 4), d = item % (D / 4) * 4;
-                    const float* from = p.partial + static_cast<i64>(unit) * team_size * slot_floats;
-                    float top = kNegInf, sum = 0.0f;
-                    float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                return Piece{top, all, acc};
+            };
+            // Item g of the unit.
+            auto put = [&](i32 g, const Piece& a) {
+                __stcg(reinterpret_cast<float4*>(mine + kHeadFloats + g * 4), a.acc);
+                if (g % kSegment == 0) __stcg(reinterpret_cast<float2*>(mine + g / kSegment * 2), make_float2(a.top, a.sum));
+            };
+            auto finish = [&](i32 g, const Piece& a) {
+                const float f = a.sum > 0.0f ? v_head * rcp(a.sum) : 0.0f;
+                const i32 d = g % (D / 4) * 4;
+                const i64 to = out_row(p, over, b, kv_head, g / (D / 4));
+                store_out4(p, to * D + d, a.acc.x * f, a.acc.y * f, a.acc.z * f, a.acc.w * f);
+                if (p.lse && d == 0) p.lse[to] = log_sum(a.top, a.sum);
+            };
+            const Piece none{kNegInf, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+            const i32 items = (at_once ? rows : count) * (D / 4), shift = first * (D / 4);
+            i32* counter = p.arrived + (unit * HALVES + (at_once ? 0 : h)) * WARPS + warp;
 #pragma unroll 1
-                    for (i32 w = i % lanes; w < team_size; w += 8 * lanes) {
-                        float2 ms[8];
-                        float4 x[8];
-#pragma unroll
-                        for (i32 u = 0; u < 8; ++u) {
-                            const float* at = from + static_cast<i64>(w + lanes * u) * slot_floats;
-                            const bool there = w + lanes * u < team_size;
-                            ms[u] = there ? __ldcg(reinterpret_cast<const float2*>(at) + r) : make_float2(kNegInf, 0.0f);
-                            x[u] = there ? __ldcg(reinterpret_cast<const float4*>(at + head_floats + r * D + d)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                        }
-                        float next_top = top;
-#pragma unroll
-                        for (i32 u = 0; u < 8; ++u) next_top = fmaxf(next_top, ms[u].x);
-                        const float zero_next = next_top == kNegInf ? 0.0f : next_top, f = ex2(top - zero_next);
-                        sum *= f, acc.x *= f, acc.y *= f, acc.z *= f, acc.w *= f;
-#pragma unroll
-                        for (i32 u = 0; u < 8; ++u) {
-                            const float g = ex2(ms[u].x - zero_next);
-                            sum = fmaf(ms[u].y, g, sum);
-                            acc.x = fmaf(x[u].x, g, acc.x), acc.y = fmaf(x[u].y, g, acc.y), acc.z = fmaf(x[u].z, g, acc.z), acc.w = fmaf(x[u].w, g, acc.w);
-                        }
-                        top = next_top;
-                    }
-                    float all_top = top;
-                    if (lanes == 2) {
-                        all_top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
-                        const float f = ex2(top - (all_top == kNegInf ? 0.0f : all_top));
-                        sum *= f, acc.x *= f, acc.y *= f, acc.z *= f, acc.w *= f;
-                        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-                        acc.x += __shfl_xor_sync(0xFFFFFFFFu, acc.x, 1), acc.y += __shfl_xor_sync(0xFFFFFFFFu, acc.y, 1);
-                        acc.z += __shfl_xor_sync(0xFFFFFFFFu, acc.z, 1), acc.w += __shfl_xor_sync(0xFFFFFFFFu, acc.w, 1);
-                    }
-                    if (i % lanes == 0) {
-                        const float g = sum > 0.0f ? v_head * rcp(sum) : 0.0f;
-                        const i64 to = out_row(p, over, b, kv_head, r);
-                        store_out4(p, to * D + d, acc.x * g, acc.y * g, acc.z * g, acc.w * g);
-                        if (p.lse && d == 0) p.lse[to] = log_sum(all_top, sum);
-                    }
+            for (i32 i = thread; i < items; i += 2 * THREADS, counter += WARPS) {
+                const i32 g = shift + i;
+                const bool both = i + THREADS < items;   // for all of a warp or none: items are whole warps' but at D 64, where they are THREADS at most
+                Piece a = own(i), o = none;
+                if (both) o = own(i + THREADS);
+                if (team_size > 1) {
+                    put(g, a);
+                    if (both) put(g + THREADS, o);
+                    const u32 lanes = D >= 128 || items - (i - static_cast<i32>(lane)) >= 32 ? 0xFFFFFFFFu : 0xFFFFu;   // D 64: the upper half may have no item
+                    i32 before = 0;
+                    __syncwarp(lanes);
+                    if (lane == 0) before = add_in_order(counter, 1);
+                    if (__shfl_sync(lanes, before, 0) != team_size - 1) continue;
+                    __syncwarp(lanes);   // what lane 0 has acquired all may read
+                    if (lane == 0) *counter = 0;
+                    a = o = none;
+                    if (both) gather<true>(a, o, parts, team_size, g);
+                    else gather<false>(a, o, parts, team_size, g);
+                    if (!both) merge(a, o);
                 }
+                finish(g, a);
+                if (both) finish(g + THREADS, o);
             }
         }
         MARK(6);

@@ -1,6 +1,6 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["D == 128 || D == 256", "Hq % Hkv == 0", "Hq / Hkv * Sq <= 8"]
+//! constraints = ["D == 128 || D == 256", "Hq % Hkv == 0", "Hq / Hkv * Sq <= 8", "RING == 0 || D == 128 || B * Hkv * TEAM <= SM_COUNT"]
 //! shapes = ["decode", "decode_two"]
 //! scales = ["head", "tensor", "block"]
 //! layouts = ["lengths"]
@@ -8,15 +8,16 @@
 //! defines = ["D", "causal", "out"]
 //! [levers]
 //! TEAM = [4, 1, 2, 16]
+//! RING = [1, 0]
 //! [budget]
 //! registers = 255
 //! spill_bytes = 64
 //! [workspace.partial]
 //! dtype = "f32"
-//! shape = ["B * Hkv * TEAM", "2 * align_up(Hq / Hkv * Sq, 2) + Hq / Hkv * Sq * D"]
+//! shape = ["B * Hkv * TEAM", "8 * (D + 2 * (D / 128))"]
 //! [workspace.arrived]
 //! dtype = "i32"
-//! shape = ["B * Hkv"]
+//! shape = ["B * Hkv * 8"]
 //! init = "zero"
 //! [structs.p]
 //! bytes = 256
@@ -110,14 +111,19 @@
 //! entry = "attention_decode"
 //! grid = ["TEAM * min(B * Hkv, SM_COUNT / TEAM)"]
 //! block = [256]
-//! shared_bytes = "8 * (3 - D / 256) * 2 * 4096 + 8 * 64 + 8 * 8 * (D + 4) * 4 + 8 * (3 - D / 256) * 8 + 16"
+//! shared_bytes = "8 * 3 * 2 * 4096 + 8 * 64 + 8 * 3 * 8 * (D / 128) + 16 + (1 - RING * (D / 256)) * (8 * 8 * (D + 4) * 4) - (1 - RING) * (D / 256) * 8 * (2 * 4096 + 16)"
 //! args = ["p", "q_map", "k_map", "v_map", "x"]
 
 // decode.cu as it ships for caches of which each sequence uses a part.
 // The struct is Params of params.cuh (ragged.cuh: Ragged), field by field; the entry and its code are those that ship.
 #define WS_KEYS (4096 / WS_D)
 #define WS_WARPS 8
+#if WS_D == 256 && RING   // one unit to a CTA
+#define WS_STAGES 3
+#define WS_RING 1
+#else
 #define WS_STAGES (WS_D == 256 ? 2 : 3)
+#endif
 #define WS_ROWS 8
 #define WS_LENS 1
 #include "decode.cu"

@@ -99,28 +99,35 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace
     return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, boxes=(64, 128) if folded else (64 * wgs, keys), partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
 
 
-DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 2)}   # keys of a tile, warps, stages
+DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 2)}   # keys of a tile, warps, stages (D 256: three where a CTA has one unit)
 
 
 def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms=SMS):
     """At most 16 packed rows over long caches. None for more rows."""
     k, w, n = DECODE[s.D]
-    keys, warps, stages = keys or k, warps or w, stages or n
+    keys, warps = keys or k, warps or w
     rows = s.group * s.Sq
     if rows > 16:
         return None
     per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv
     team = min(team or decode_team(units, per_unit, warps, sms), sms)
     ctas = team * min(units, sms // team)
-    defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=8 if rows <= 8 else 16, WS_CAUSAL=int(s.causal))
-    shared = warps * stages * 2 * keys * s.D + warps * 64 + warps * 8 * (s.D + 4) * 4 + warps * stages * 8 + 16
+    # One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
+    ring = s.D == 256 and ctas == team * units
+    stages = stages or (3 if ring else n)
+    of_rows = 8 if rows <= 8 else 16
+    defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=of_rows, WS_CAUSAL=int(s.causal))
+    if ring:
+        defines["WS_RING"] = 1
+    apart = s.D == 256 or of_rows == 16   # WS_APART
+    shared = warps * stages * 2 * keys * s.D + warps * 64 + (0 if ring else warps * 8 * (s.D + 4) * 4) + warps * stages * (16 if apart else 8) + 16
     if shared > 232448:
         return None
-    partial = units * team * (2 * ((rows + 1) & ~1) + rows * s.D) if team > 1 or trace else 0
+    partial = units * team * of_rows * (s.D + (4 if s.D == 256 else 2)) if team > 1 or trace else 0
     if trace:
         defines["WS_TRACE"], partial = 1, partial + 8 * ctas
     return Choice("decode", tuple(defines.items()), (ctas, 1, 1), warps * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=team, total_tiles=units,
-                  partial_floats=partial, units=units if team > 1 else 0, boxes=(8, keys))
+                  partial_floats=partial, units=units * (of_rows // 8) * warps if team > 1 else 0, boxes=(8, keys))
 
 
 def decode_team(units, per_unit, warps, sms):
