@@ -309,14 +309,14 @@ fn choose_stream(s: &Shape, sms: u32) -> Choice {
 }
 
 /// Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles.
-fn forward_shared(s: &Shape, groups: u32) -> u32 {
+fn forward_shared(s: &Shape, groups: u32, plain: bool) -> u32 {
     let (q, k, transposed) = match (s.head_dim, s.packed) {
         (256, true) => (1, 4, 2),
         (256, false) => (1, 2, 2),
         _ => (2, 4, 4),
     };
     let others = k + transposed + if s.packed { 0 } else { 2 };
-    let scales = if s.plain && !s.packed { 0 } else { 64 };
+    let scales = if plain && !s.packed { 0 } else { 64 };
     q * 64 * groups * s.head_dim + others * 128 * s.head_dim + 256 + scales
 }
 
@@ -335,6 +335,8 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
         64 if four => 4,
         _ => 3,
     };
+    // Scales by block take any layout of them, and their code is 1 to 4% faster at D 128 without a mask.
+    let plain = s.plain && !(s.head_dim == 128 && s.mask == Mask::Full);
     let serial = groups == 4; // their registers do not hold all scores of a tile
     // Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
     let l2_bytes: u64 = if s.seqlen_k < 8192 { 80 << 20 } else { 1 << 50 };
@@ -342,12 +344,12 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let section = heads.div_ceil(kv_bytes.div_ceil(l2_bytes).max(1) as u32);
     let mut defines =
         vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
-    // Consumers in turns: 2 to 8% faster causal and at D 256, 1 to 2% slower elsewhere.
-    if s.mask == Mask::Causal && !serial || s.head_dim == 256 {
+    // Consumers in turns: 2 to 8% faster causal and at D 256 (where V comes packed causal only), 1 to 2% slower elsewhere.
+    if s.mask == Mask::Causal && !serial || s.head_dim == 256 && !s.packed {
         defines.push(("WS_TURNS", 1));
     }
-    // Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice.
-    if s.head_dim == 256 || s.head_dim == 128 && s.mask == Mask::Full {
+    // Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. Packed V leaves room for twice.
+    if s.head_dim == 256 || s.head_dim == 128 && s.mask == Mask::Full && !(s.packed && s.seqlen_k > 2048) {
         defines.push(("WS_WIDE", 1));
     }
     if serial {
@@ -359,11 +361,12 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     }
     if s.packed {
         defines.push(("WS_PACKED", 1));
-    } else if !s.plain {
+    } else if !plain {
         defines.push(("WS_BLOCKS", 1));
     }
     let ctas = tiles_of(groups).min(sms);
-    let mut choice = Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s, groups));
+    let mut choice =
+        Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s, groups, plain));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = if s.mask == Mask::Causal { section } else { 1 };
     choice.boxes = Some((64, 128));

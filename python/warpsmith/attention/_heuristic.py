@@ -173,7 +173,7 @@ def forward_stages(D, packed):
     return (2, 4, 4) if D != 256 else (1, 4, 2) if packed else (1, 2, 2)
 
 
-def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, l2_bytes=None, trace=0, stages=None):
+def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, l2_bytes=None, trace=0, stages=None, plain=None):
     """Many queries over many keys."""
     f = FORWARD[s.D]
     tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
@@ -185,6 +185,8 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
         wgs = 2 if few else 4 if four else 3
     serial = s.D == 64 and wgs == 4 if serial is None else serial   # their registers do not hold all scores of a tile
     wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
+    # Scales by block take any layout of them, and their code is 1 to 4% faster at D 128 without a mask.
+    plain = s.plain and not (s.D == 128 and not s.causal) if plain is None else plain
     row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = tiles_of(wgs)
     # Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
@@ -192,11 +194,11 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
     sections = ceil_div(heads * 2 * s.Sk * s.D, l2_bytes or (80 << 20 if s.Sk < 8192 else 1 << 50))
     section = ceil_div(heads, sections) if s.causal else 1
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
-    # Consumers in turns: 2 to 8% faster causal and at D 256, 1 to 2% slower elsewhere.
-    if (s.causal and not serial or s.D == 256) if turns is None else turns:
+    # Consumers in turns: 2 to 8% faster causal and at D 256 (where V comes packed causal only), 1 to 2% slower elsewhere.
+    if (s.causal and not serial or s.D == 256 and not s.packed) if turns is None else turns:
         defines["WS_TURNS"] = 1
-    # Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice.
-    if (s.D == 256 or s.D == 128 and not s.causal) if wide is None else wide:
+    # Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. Packed V leaves room for twice.
+    if (s.D == 256 or s.D == 128 and not s.causal and not (s.packed and s.Sk > 2048)) if wide is None else wide:
         defines["WS_WIDE"] = 1
     if serial:
         defines["WS_SERIAL"] = 1
@@ -205,14 +207,14 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
         defines["WS_LOOKS"] = looks or 2
     if s.packed:
         defines["WS_PACKED"] = 1
-    elif not s.plain:
+    elif not plain:
         defines["WS_BLOCKS"] = 1
     if stages:
         defines.update(zip(("WS_QSTAGES", "WS_KSTAGES", "WS_VSTAGES"), stages))
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
-    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, s.plain, s.packed, stages),
+    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, s.packed, stages),
                   row_tiles=row_tiles, section=section, boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
