@@ -445,7 +445,10 @@ def check_compile():
     for f in (lambda *a: w.sdpa_fp8(*a, causal=True) * 2, lambda *a: w.sdpa_fp8(*a, return_lse=True)[1] + 1,
               lambda q, k, v, qs, ks, vs: w.sdpa_fp8_packed(q, w.pack_kv(k.to(torch.bfloat16), v.to(torch.bfloat16)), qs)):
         assert torch.allclose(torch.compile(f, fullgraph=True, backend="aot_eager")(*t), f(*t), atol=1e-3)
-    x = [torch.randn(1, 4, 256, 64, device=dev, dtype=torch.float16) for _ in range(3)]
+    for S in (2304, 256):   # packed, and by heads' scales
+        x = [torch.randn(1, 4, S, 64, device=dev, dtype=torch.float16) for _ in range(3)]
+        assert torch.allclose(torch.compile(lambda *a: w.sdpa(*a), fullgraph=True, backend="aot_eager")(*x), w.sdpa(*x), atol=1e-3)
+        torch.library.opcheck(torch.ops.warpsmith.sdpa_unmasked, (*x, True), test_utils="test_faketensor")
     assert torch.allclose(torch.compile(lambda *a: w.sdpa(*a, is_causal=True), fullgraph=True, backend="aot_eager")(*x), w.sdpa(*x, is_causal=True), atol=1e-3)
     torch.library.opcheck(torch.ops.warpsmith.sdpa_fp8, tuple(t), test_utils="test_faketensor")
     wide = torch.randn(2, 2, 301, 160, device=dev, dtype=torch.bfloat16)

@@ -419,6 +419,18 @@ class Compiled(unittest.TestCase):
         called = {str(n.target) for n in graph.nodes if n.op == "call_function"}
         self.assertTrue({"warpsmith.sdpa_fp8.default", "warpsmith.pack_kv.default"} <= called, called)
 
+    def test_the_drop_in_is_one_op_where_it_fits(self):
+        class Model(torch.nn.Module):
+            def forward(self, q, k, v):
+                return w.sdpa(q, k, v, is_causal=True) + w.sdpa(q[0], k[0], v[0])
+        with FakeTensorMode(allow_non_fake_inputs=True), mock.patch.object(w._dropin, "_unfit", lambda *a: None):
+            inputs = tuple(torch.empty(2, 4, s, 64, dtype=torch.bfloat16, device="cuda") for s in (100, 300, 300))
+            with torch.device("meta"):
+                model = Model()
+            graph = torch.export.export(model, inputs, strict=True).graph
+        called = [str(n.target) for n in graph.nodes if n.op == "call_function"]
+        self.assertEqual([c for c in called if c.startswith("warpsmith")], ["warpsmith.sdpa_unmasked.default"] * 2, called)
+
     def test_every_op_has_a_fake_kernel_that_says_what_the_function_gives(self):
         ops = torch.ops.warpsmith
         with FakeTensorMode():
@@ -436,6 +448,7 @@ class Compiled(unittest.TestCase):
                 (kv[:6], [(2, 4, 100, 64)] * 2 + [(2, 4, 1)] * 2 + [(2, 4, 64)] * 2),
                 (kv[6:], [(2, 4, 64, 128) if w._fused.on_hopper(x) else (0,)]),
                 (ops.pack_kv(x, x, "head", False, False)[4:], [(0,)] * 3),
+                ((ops.sdpa_unmasked(x, x, x, True, 0.1),), [(2, 4, 100, 64)]),
                 (ops.sdpa_fp8_packed(t[0], *kv[:2], t[3], *kv[2:6], return_lse=True), [(2, 4, 100, 64), (2, 4, 100)]),
             ]
             if torch.cuda.is_available():   # it asks the device what it is

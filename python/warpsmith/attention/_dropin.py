@@ -30,21 +30,25 @@ def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, en
                                                                 enable_gqa=enable_gqa)
     if q.dim() == 3:
         return sdpa(q[None], k[None], v[None], None, 0.0, is_causal, scale, enable_gqa)[0]
+    if is_compiling():
+        return torch.ops.warpsmith.sdpa_unmasked(q, k, v, bool(is_causal), scale)
+    return unmasked(q, k, v, bool(is_causal), scale)
+
+
+def unmasked(q, k, v, is_causal, scale):
+    """Attention of f16 or bf16 (B, H, S, D) that the kernels fit, quantised on the way."""
     Sq, Sk = q.shape[2], k.shape[2]
     if is_causal and Sq < Sk:
         k, v = k[:, :, :Sq], v[:, :, :Sq]   # aligned top-left, no query sees the keys behind
-    if not is_compiling() and not (is_causal and Sq > Sk) and _call.packed_fits(q.shape, k.shape[1], k.shape[2], bool(is_causal), q.device):
+    if not (is_causal and Sq > Sk) and _call.packed_fits(q.shape, k.shape[1], k.shape[2], is_causal, q.device):
         made = _pack.pack_all(q, k, v)
         if made is not None:
-            return _packed.sdpa_fp8_packed(made[0], made[2], made[1], causal=bool(is_causal), softmax_scale=scale, out_dtype=q.dtype)
-    if is_compiling():
-        (q8, qs), (k8, ks), (v8, vs) = (_pack.quantize_fp8(x) for x in (q, k, v))
-    else:
-        (q8, qs), (k8, ks), (v8, vs) = _pack.quantise([(q, None), (k, None), (v, None)], "head")
+            return _packed.sdpa_fp8_packed(made[0], made[2], made[1], causal=is_causal, softmax_scale=scale, out_dtype=q.dtype)
+    (q8, qs), (k8, ks), (v8, vs) = _pack.quantise([(q, None), (k, None), (v, None)], "head")
     call = lambda x, causal: _call.sdpa_fp8(x, k8, v8, qs, ks, vs, causal=causal, softmax_scale=scale, out_dtype=q.dtype)
     if is_causal and Sq > Sk:
         return torch.cat([call(q8[:, :, :Sk], True), call(q8[:, :, Sk:], False)], 2)   # later queries see all keys
-    return call(q8, bool(is_causal))
+    return call(q8, is_causal)
 
 
 def _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa):

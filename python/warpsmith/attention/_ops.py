@@ -17,6 +17,7 @@ _lib.define(f"decode_fp8(Tensor q, Tensor k_cache, Tensor v_cache, {_SCALES}, Te
 _lib.define("quantize_fp8(Tensor x, str scales='head', Tensor? shift=None) -> (Tensor, Tensor)")
 _lib.define("pack_kv(Tensor k, Tensor v, str scales='block', bool smooth_k=True, bool center_v=True) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
 _lib.define(f"sdpa_fp8_packed(Tensor q, Tensor k, Tensor v, {_SCALES}, Tensor k_mean, Tensor v_mean, {_OPTIONS}, Tensor? v_t=None) -> (Tensor, Tensor)")
+_lib.define("sdpa_unmasked(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None) -> Tensor")
 _lib.define("sdpa(Tensor q, Tensor k, Tensor v, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor")
 
 
@@ -104,6 +105,8 @@ for _name, _real, _fake in (("sdpa_fp8", _sdpa_fp8, _fake_sdpa_fp8), ("sdpa_fp8_
                             ("sdpa_fp8_packed", _packed, _fake_packed)):
     _lib.impl(_name, _real, "CUDA")
     torch.library.register_fake(f"warpsmith::{_name}", _fake, lib=_lib)
+_lib.impl("sdpa_unmasked", _dropin.unmasked, "CUDA")
+torch.library.register_fake("warpsmith::sdpa_unmasked", lambda q, k, v, is_causal=False, scale=None: q.new_empty(q.shape), lib=_lib)
 for _name, _real, _fake in (("quantize_fp8", _quantize, _fake_quantize), ("pack_kv", _pack_kv, _fake_pack_kv)):
     _lib.impl(_name, _real, "CUDA")
     _lib.impl(_name, _real, "CPU")
