@@ -311,7 +311,8 @@ fn choose_stream(s: &Shape, sms: u32) -> Choice {
 /// Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles.
 fn forward_shared(s: &Shape, groups: u32, plain: bool) -> u32 {
     let (q, k, transposed) = match (s.head_dim, s.packed) {
-        (256, true) => (1, 4, 2),
+        (256, true) if s.mask == Mask::Causal => (1, 4, 2),
+        (256, true) => (2, 3, 2),
         (256, false) => (1, 2, 2),
         _ => (2, 4, 4),
     };

@@ -68,10 +68,10 @@
 #define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
 #endif
 #ifndef WS_QSTAGES
-#define WS_QSTAGES (WS_D == 256 ? 1 : 2)
+#define WS_QSTAGES (WS_D == 256 && (WS_CAUSAL || !WS_PACKED) ? 1 : 2)
 #endif
 #ifndef WS_KSTAGES
-#define WS_KSTAGES (WS_D != 256 || WS_PACKED ? 4 : 2)
+#define WS_KSTAGES (WS_D != 256 ? 4 : !WS_PACKED ? 2 : WS_CAUSAL ? 4 : 3)
 #endif
 #ifndef WS_VSTAGES
 #define WS_VSTAGES (WS_D != 256 ? 4 : 2)   // of V^T
@@ -80,6 +80,7 @@
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kTurns = WS_TURNS;   // consumers issue values and the next scores in turns, so that the others exponentiate meanwhile
 constexpr bool kWide = WS_WIDE, kSerial = WS_SERIAL;
+constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is multiplied while its scores are made: at D 64, by block, ptxas makes 12% slower code of it
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
@@ -531,6 +532,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                                     WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk, j < WS_LOOKS, masked, q_factor, bars.k_scale(number(n))};
                     weigh_in_halves(me, tile, s[0], pr, t0, t1);
                 } else {
+                    if (kBlocks && !kScaleLate) me.c = score_factor(q_factor * io.k_scale(n));
                     if (kWide) {
                         issue_scores_wide(all, q_desc, k_desc);
                     } else {
@@ -538,7 +540,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         issue_scores(s[1], q_desc, k_desc, 1);
                     }
                     io.pass_turn();
-                    if (kBlocks) me.c = score_factor(q_factor * io.k_scale(n));   // while the scores are made
+                    if (kBlocks && kScaleLate) me.c = score_factor(q_factor * io.k_scale(n));   // while the scores are made
                     wgmma_wait<kWide ? 0 : 1>();
                     pin(s[0]);
                     if (kWide) pin(s[1]);

@@ -161,16 +161,16 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
 FORWARD = {64: dict(wgs=3, poly=0, keep=0), 128: dict(wgs=3, poly=0, keep=0), 256: dict(wgs=2, poly=0, keep=0)}
 
 
-def forward_shared(D, wgs, plain=True, packed=False, stages=None):
+def forward_shared(D, wgs, plain=True, packed=False, causal=False, stages=None):
     """Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles."""
-    q, k, vt = stages or forward_stages(D, packed)
+    q, k, vt = stages or forward_stages(D, packed, causal)
     bars = 512 if max(k, vt) > 4 else 256
     return q * 64 * wgs * D + (k + vt + (0 if packed else 2)) * 128 * D + bars + (0 if plain and not packed else 64)
 
 
-def forward_stages(D, packed):
+def forward_stages(D, packed, causal):
     """Slots of Q, K and V^T, as forward.cu has them unless it is told otherwise."""
-    return (2, 4, 4) if D != 256 else (1, 4, 2) if packed else (1, 2, 2)
+    return (2, 4, 4) if D != 256 else (1, 2, 2) if not packed else (1, 4, 2) if causal else (2, 3, 2)
 
 
 def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, l2_bytes=None, trace=0, stages=None, plain=None):
@@ -214,7 +214,7 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
-    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, s.packed, stages),
+    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, s.packed, s.causal, stages),
                   row_tiles=row_tiles, section=section, boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
