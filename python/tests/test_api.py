@@ -247,11 +247,6 @@ class Quantisation(unittest.TestCase):
                 self.assertEqual(a is None, b is None, name)
                 self.assertTrue(b is None or torch.equal(a.float(), b.float()), name)
 
-    def test_ctas_share_means_only_where_there_are_many(self):
-        ctas = w._fused.ctas
-        for blocks, heads, D, kind, want in ((1, 1, 64, 0, 1), (16, 48, 64, 0, 16), (32, 192, 128, 0, 16), (8192, 24, 64, 0, 2048), (32, 1, 256, 2, 32)):
-            self.assertEqual(ctas(blocks, heads, D, kind), want, (blocks, heads, D, kind))
-
     def test_no_gradient_and_odd_values(self):
         x = torch.randn(1, 1, 9, 64, requires_grad=True)
         codes, scale = w.quantize_fp8(x)

@@ -6,7 +6,7 @@
 //! defines = ["D", "format"]
 //! [budget]
 //! registers = 128
-//! spill_bytes = 64
+//! spill_bytes = 0
 //! [workspace.v_again]
 //! dtype = "f32"
 //! shape = ["B", "H", "ceil_div(S, 128)"]
@@ -65,12 +65,12 @@
 //! ]
 //! [[launch]]
 //! entry = "attention_pack"
-//! grid = ["ceil_div(S, 256)", "B * H", 3]
+//! grid = ["ceil_div(S, 128)", "B * H", 3]
 //! block = ["2 * D"]
 //! args = ["pack"]
 
-// pack.cu as `sdpa` launches it, here for sm_89, which the PTX machine executes: three tensors together, and up to two blocks of 128 tokens to a CTA. k is
-// here as queries are, with nothing taken out; v's codes by dimensions alone come from one part of the launch, those by keys from another.
+// pack.cu as `sdpa` launches it, here for sm_89, which the PTX machine executes: three tensors together. k is here as queries
+// are, with nothing taken out; v's codes by dimensions alone come from one part of the launch, those by keys from another.
 #if WS_FORMAT == WS_BF16
 #define WS_KIND 0
 #elif WS_FORMAT == WS_F16

@@ -9,7 +9,7 @@
 // (B, H, D, 128 * blocks), or null: the codes again as transpose.cuh lays a tile of 128 keys, zero behind S. Row n of 16 c + r holds
 // dimension 16 c + 2 r (r < 8) or 16 c + 2 (r - 8) + 1; bytes 4 j + {0, 1, 2, 3} of 16 keys are keys 2 j + {0, 1, 8, 9}.
 // Assumes: D 64, 128 or 256 (WS_D), one element type (WS_KIND: 0 bf16, 1 f16, 2 f32). Rounding is quantise.cu's: a code next to a tie may be
-// the other one. Grid: (at most as many CTAs as blocks, B * H, tensors), 2 * D threads; a CTA takes every gridDim.x-th block.
+// the other one. Grid: (blocks of 128 tokens, B * H, tensors), 2 * D threads.
 // A thread holds 8 values of each of 8 rows in registers, all loaded at once; every CTA of a head makes the mean itself, from the L2, meanwhile.
 // Judged on the PTX machine, for sm_89: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
 #include "params.cuh"
@@ -95,7 +95,7 @@ WS_DEV u32 smaller(u32 a, u32 b) {
 }
 
 // max |x - mean| of the thread's values: rounding keeps order, so that of each channel's ends is enough.
-WS_DEV float farthest(const Piece (&x)[kPieces], const float* means) {
+WS_DEV float farthest(const Piece (&x)[kPieces], const float (&mean)[8]) {
     Piece high = x[0], low = x[0];
 #pragma unroll
     for (i32 i = 1; i < kPieces; ++i) {
@@ -109,7 +109,7 @@ WS_DEV float farthest(const Piece (&x)[kPieces], const float* means) {
     widen(high, a);
     widen(low, b);
 #pragma unroll
-    for (i32 e = 0; e < 8; ++e) top = fmaxf(top, fmaxf(fabsf(a[e] - means[e]), fabsf(b[e] - means[e])));
+    for (i32 e = 0; e < 8; ++e) top = fmaxf(top, fmaxf(fabsf(a[e] - mean[e]), fabsf(b[e] - mean[e])));
     return top;
 }
 
@@ -171,21 +171,19 @@ WS_DEV void transpose(const Pack& t, const u32* tile, i32 block, i32 blocks) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kThreadsOfSM / kThreads) attention_pack(const __grid_constant__ Packs all) {
-    __shared__ __align__(16) u8 tile[kTokens * WS_D + 8 * 16];   // codes of a block by keys; before, partial sums of the mean
+    __shared__ __align__(16) u8 tile[kTokens * WS_D + 8 * 16];   // codes by keys; before, partial sums of the mean
     __shared__ __align__(16) float means[WS_D];
-    __shared__ float tops[2][kThreads / 32];                     // by turns: one barrier for a block is enough
+    __shared__ float tops[kThreads / 32];
     static_assert(sizeof(tile) >= kRows * WS_D * sizeof(float), "partial sums lie in the tile");
+    const Pack& t = all.of[blockIdx.z];
+    const i32 block = blockIdx.x, blocks = (t.S + kTokens - 1) / kTokens, tokens = t.S - block * kTokens;
+    if (static_cast<i32>(blockIdx.y) >= t.heads || tokens <= 0) return;
+    const i32 row = threadIdx.x / kAcross, column = threadIdx.x % kAcross, b = blockIdx.y / t.H, h = blockIdx.y % t.H;
+    const u8* const mine = static_cast<const u8*>(t.x) + (b * t.x_b + h * t.x_h + column * 8) * kSize;
 #if __CUDA_ARCH__ >= 900   // Hopper places the next kernel early; older cards run one after another
     let_next_kernel_start();
     wait_for_earlier_kernels();
 #endif
-    const Pack& t = all.of[blockIdx.z];
-    const i32 blocks = (t.S + kTokens - 1) / kTokens;
-    i32 block = blockIdx.x;
-    if (static_cast<i32>(blockIdx.y) >= t.heads || block >= blocks) return;
-    const i32 row = threadIdx.x / kAcross, column = threadIdx.x % kAcross, b = blockIdx.y / t.H, h = blockIdx.y % t.H;
-    const u8* const mine = static_cast<const u8*>(t.x) + (b * t.x_b + h * t.x_h + column * 8) * kSize;
-    u8* const codes = t.codes + b * t.c_b + h * t.c_h + column * 8;
     Piece x[kPieces];
     load_block(x, t, mine, block, row);
     if (t.mean) {
@@ -193,41 +191,37 @@ extern "C" __global__ void __launch_bounds__(kThreads, kThreadsOfSM / kThreads) 
     } else if (threadIdx.x < WS_D) {
         means[threadIdx.x] = 0.0f;
     }
+    __syncthreads();   // also: partial sums are no longer read
+    float mean[8];
+#pragma unroll
+    for (i32 e = 0; e < 8; ++e) mean[e] = means[column * 8 + e];
+    float top = farthest(x, mean);
+#pragma unroll
+    for (i32 lane = 16; lane > 0; lane /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, lane));
+    if (threadIdx.x % 32 == 0) tops[threadIdx.x / 32] = top;
     __syncthreads();
-    for (i32 turn = 0; block < blocks; turn ^= 1) {
-        const i32 tokens = t.S - block * kTokens;
-        float top = farthest(x, means + column * 8);
 #pragma unroll
-        for (i32 lane = 16; lane > 0; lane /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, lane));
-        if (threadIdx.x % 32 == 0) tops[turn][threadIdx.x / 32] = top;
-        __syncthreads();   // also: the tile is no longer read
+    for (i32 i = 0; i < kThreads / 32; ++i) top = fmaxf(top, tops[i]);
+    const float scale = top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f;
+    const float inverse = __fdiv_rn(1.0f, scale);
+    if (threadIdx.x == 0) t.scale[static_cast<i64>(blockIdx.y) * blocks + block] = scale;
+    const i32 stored = t.codes ? tokens : 0;
+    u8* const into = tile + row * WS_D + column * 8;
+    u8* const to = t.codes + b * t.c_b + h * t.c_h + column * 8 + static_cast<i64>(block * kTokens + row) * t.c_s;
 #pragma unroll
-        for (i32 i = 0; i < kThreads / 32; ++i) top = fmaxf(top, tops[turn][i]);
-        const float scale = top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f;
-        const float inverse = __fdiv_rn(1.0f, scale);
-        if (threadIdx.x == 0) t.scale[static_cast<i64>(blockIdx.y) * blocks + block] = scale;
-        float mean[8];   // read anew: there are no registers to keep them in
+    for (i32 i = 0; i < kPieces; ++i) {
+        const i32 at = row + i * kRows;
+        float y[8];
+        widen(x[i], y);
 #pragma unroll
-        for (i32 e = 0; e < 8; ++e) mean[e] = means[column * 8 + e];
-        u8* const into = tile + row * WS_D + column * 8;
-        u8* const to = codes + static_cast<i64>(block * kTokens + row) * t.c_s;
-#pragma unroll
-        for (i32 i = 0; i < kPieces; ++i) {
-            const i32 at = row + i * kRows;
-            float y[8];
-            widen(x[i], y);
-#pragma unroll
-            for (i32 e = 0; e < 8; ++e) y[e] = (y[e] - mean[e]) * inverse;
-            uint2 made = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
-            if (t.codes && at < tokens) *reinterpret_cast<uint2*>(to + i * kRows * static_cast<i64>(t.c_s)) = made;
-            if (at >= tokens) made = make_uint2(0u, 0u);
-            if (t.transposed) *reinterpret_cast<uint2*>(into + i * (kRows * WS_D + 16)) = made;
-        }
-        if (t.transposed) {
-            __syncthreads();
-            transpose(t, reinterpret_cast<const u32*>(tile), block, blocks);
-        }
-        block += gridDim.x;
-        if (block < blocks) load_block(x, t, mine, block, row);
+        for (i32 e = 0; e < 8; ++e) y[e] = (y[e] - mean[e]) * inverse;
+        uint2 made = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
+        if (at < stored) *reinterpret_cast<uint2*>(to + i * kRows * static_cast<i64>(t.c_s)) = made;
+        if (at >= tokens) made = make_uint2(0u, 0u);
+        if (t.transposed) *reinterpret_cast<uint2*>(into + i * (kRows * WS_D + 16)) = made;
+    }
+    if (t.transposed) {
+        __syncthreads();
+        transpose(t, reinterpret_cast<const u32*>(tile), block, blocks);
     }
 }

@@ -20,7 +20,6 @@ _PLANS = 512
 _SIZE = ctypes.sizeof(Pack)
 _addresses = struct.Struct("5Q").pack_into   # the head of Pack
 _local = threading.local()
-_THREADS = {0: 1024, 1: 1024, 2: 512}   # of an SM, by kind: pack.cu's kThreadsOfSM
 
 
 class Part(NamedTuple):
@@ -64,27 +63,21 @@ def real(x):
     return type(x) in (torch.Tensor, torch.nn.Parameter)
 
 
-def ctas(blocks, heads, D, kind, sms=_heuristic.SMS):
-    """CTAs for the blocks of a head: as many, but where each SM gets several rounds two to four blocks share what their mean costs. heads: of all tensors."""
-    places = sms * (_THREADS[kind] // (2 * D))
-    return _heuristic.ceil_div(blocks, max(1, min(4, blocks * heads // (4 * places))))
-
-
 @torch.no_grad()
-def pack(parts, columns=None):
-    """Packed of each part. Tensors of one dtype go together. `columns`, CTAs for a head, replaces our choice, for measurements."""
+def pack(parts):
+    """Packed of each part. Tensors of one dtype go together."""
     made = [None] * len(parts)
     for kind in dict.fromkeys(p.x.dtype for p in parts):
         which = [i for i, p in enumerate(parts) if p.x.dtype == kind]
-        for i, result in zip(which, _launch([parts[i] for i in which], KINDS[kind], columns)):
+        for i, result in zip(which, _launch([parts[i] for i in which], KINDS[kind])):
             made[i] = result
     return made
 
 
-def _launch(parts, kind, columns):
+def _launch(parts, kind):
     parts = [p if p.x.data_ptr() % 16 == 0 else p._replace(x=p.x.detach().clone()) for p in parts]
     device = parts[0].x.device
-    key = (tuple((p.x.shape, p.x.stride(), *p[1:]) for p in parts), kind, device, columns)
+    key = (tuple((p.x.shape, p.x.stride(), *p[1:]) for p in parts), kind, device)
     try:
         plans = _local.plans
     except AttributeError:
@@ -94,14 +87,14 @@ def _launch(parts, kind, columns):
         if plan is None:
             if len(plans) >= _PLANS:
                 plans.clear()
-            plan = plans[key] = _Plan(parts, kind, columns)
+            plan = plans[key] = _Plan(parts, kind)
         return plan([p.x for p in parts])
 
 
 class _Plan:
     """All of a launch that stays the same while shapes, strides and what is wanted do. Belongs to one thread: its block of parameters is filled in anew."""
 
-    def __init__(self, parts, kind, columns):
+    def __init__(self, parts, kind):
         self.device = device = parts[0].x.device
         _driver.bind_context(device.index)
         self.packs, self.like, blocks, heads = Packs(), [], [], []
@@ -120,7 +113,7 @@ class _Plan:
             blocks.append(n)
             heads.append(B * H)
         choice = _heuristic.Choice("pack", (("WS_D", D), ("WS_KIND", kind)), (), 2 * D, 0)
-        grid = (columns or ctas(max(blocks), sum(heads), D, kind), max(heads), len(parts))
+        grid = (max(blocks), max(heads), len(parts))
         self.launch = _driver.Launch(_kernels.kernel(choice, device.index), grid, 2 * D, [self.packs])
 
     def __call__(self, tensors):
