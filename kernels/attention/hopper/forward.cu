@@ -265,8 +265,8 @@ WS_DEV void issue_values(float (&t)[32], const u32 (&pr)[2][KEYS / 16], u32 vt, 
     wgmma_commit();
 }
 
-// What a thread keeps of its two rows. The reference is a past maximum of the row, in raw scores: probabilities are
-// 2^(c (s - reference) + kShift). It need not be the maximum, as long as no probability exceeds e4m3's 448; and none does if the sum of those of
+// What a thread keeps of its two rows. The reference is a past maximum of the row, in log2 units: probabilities are
+// 2^(c s - reference + kShift). It need not be the maximum, as long as no probability exceeds e4m3's 448; and none does if the sum of those of
 // one thread does not. So the usual tile needs no maximum, no shuffle and no rescaling: its sum is the certificate. (Maxima are what
 // suffers most beside wgmma: max.f32 falls from 64 to 35 lanes a clock while f32 accumulators are written, fma.f32 does not; H200, 2026-11-21.)
 constexpr float kShift = 3.0f;       // 32 equal keys of a thread sum to 256: certain
@@ -274,52 +274,39 @@ constexpr float kLargest = 448.0f;
 
 struct Consumer {
     float o[D / 2];
-    // With kBlocks c is another one for each tile, so the reference is kept in what exponents are made of: it is kShift - bias, where no key was seen minus infinity.
-    float reference0, reference1, sum0, sum1, c, bias0, bias1;
+    // The reference is kept in what exponents are made of alone (two registers fewer, and c may be another one for each tile): it is kShift - bias,
+    // and minus infinity where no key was seen.
+    float sum0, sum1, c, bias0, bias1;
 
     WS_DEV_MEMBER void reset() {
 #pragma unroll
         for (i32 i = 0; i < D / 2; ++i) o[i] = 0.0f;
-        reference0 = reference1 = kNegInf;
-        if (kBlocks) bias0 = bias1 = -kNegInf;
+        bias0 = bias1 = -kNegInf;
         sum0 = sum1 = 0.0f;
     }
 
-    WS_DEV_MEMBER bool unseen0() const { return kBlocks ? bias0 == -kNegInf : reference0 == kNegInf; }
-    WS_DEV_MEMBER bool unseen1() const { return kBlocks ? bias1 == -kNegInf : reference1 == kNegInf; }
+    WS_DEV_MEMBER bool unseen0() const { return bias0 == -kNegInf; }
+    WS_DEV_MEMBER bool unseen1() const { return bias1 == -kNegInf; }
 
-    // New references: the maxima so far. Returns what all that was summed under the old ones is worth.
-    WS_DEV_MEMBER void raise(float t0, float t1, float& a0, float& a1) {
-        if (kBlocks) {
-            // The larger the reference, the smaller the bias. A row that has seen no key weighs its hidden ones by any bias that is finite.
-            const float least0 = fminf(bias0, fmaf(-quad_max(t0), c, kShift)), least1 = fminf(bias1, fmaf(-quad_max(t1), c, kShift));
-            reference0 = least0 == -kNegInf ? kNegInf : 0.0f;   // for doubt_unseen alone
-            reference1 = least1 == -kNegInf ? kNegInf : 0.0f;
-            const float new0 = least0 == -kNegInf ? kShift : least0, new1 = least1 == -kNegInf ? kShift : least1;
-            a0 = ex2(new0 - bias0);
-            a1 = ex2(new1 - bias1);
-            bias0 = new0;
-            bias1 = new1;
-            sum0 *= a0;
-            sum1 *= a1;
-            return;
-        }
-        const float m0 = fmaxf(reference0, quad_max(t0)), m1 = fmaxf(reference1, quad_max(t1));
-        const float b0 = m0 == kNegInf ? 0.0f : m0 * c, b1 = m1 == kNegInf ? 0.0f : m1 * c;   // a row that has seen no key
-        a0 = ex2(fmaf(reference0, c, -b0));
-        a1 = ex2(fmaf(reference1, c, -b1));
-        reference0 = m0;
-        reference1 = m1;
-        bias0 = kShift - b0;
-        bias1 = kShift - b1;
+    // New references: the maxima so far. Returns what all that was summed under the old ones is worth. The larger a reference, the smaller its
+    // bias. A row that has seen no key weighs its hidden ones by any bias that is finite, and is to be doubted afterwards.
+    WS_DEV_MEMBER void raise(float t0, float t1, float& a0, float& a1, bool& doubt0, bool& doubt1) {
+        const float least0 = fminf(bias0, fmaf(-quad_max(t0), c, kShift)), least1 = fminf(bias1, fmaf(-quad_max(t1), c, kShift));
+        doubt0 = least0 == -kNegInf;
+        doubt1 = least1 == -kNegInf;
+        const float new0 = doubt0 ? kShift : least0, new1 = doubt1 ? kShift : least1;
+        a0 = ex2(new0 - bias0);
+        a1 = ex2(new1 - bias1);
+        bias0 = new0;
+        bias1 = new1;
         sum0 *= a0;
         sum1 *= a1;
     }
 
     // A row without a key so far has no reference: its next exponentials shall overflow, and so fail to be certain.
-    WS_DEV_MEMBER void doubt_unseen() {
-        if (reference0 == kNegInf) bias0 = -kNegInf;
-        if (reference1 == kNegInf) bias1 = -kNegInf;
+    WS_DEV_MEMBER void doubt(bool doubt0, bool doubt1) {
+        if (doubt0) bias0 = -kNegInf;
+        if (doubt1) bias1 = -kNegInf;
     }
 
     WS_DEV_MEMBER void scale(float (&x)[32], float a0, float a1) const {
@@ -377,6 +364,7 @@ WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4]
     };
     auto hide = [&](i32 half) { mask_keys(x, tile.first_key + half * (KEYS / 2), tile.limit0, tile.limit1); };
     float top0 = kNegInf, top1 = kNegInf, a0, a1;
+    bool doubt0 = false, doubt1 = false;
     auto look = [&] {
         float u0, u1;
         row_max(x, u0, u1);
@@ -390,7 +378,7 @@ WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4]
             if (tile.masked) hide(half);
             look();
         }
-        me.raise(top0, top1, a0, a1);
+        me.raise(top0, top1, a0, a1, doubt0, doubt1);
         if (WS_LOOKS > 1) me.scale_output(a0, a1);
     }
 #pragma unroll 1
@@ -403,7 +391,7 @@ WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4]
         pack_probabilities(x, pr[1]);
     }
     if (tile.first) {
-        me.doubt_unseen();
+        me.doubt(doubt0, doubt1);
     } else if (!__all_sync(0xFFFFFFFFu, t0 <= kLargest && t1 <= kLargest)) {
         float again[KEYS / 2];
         volatile float* to = again;
@@ -418,7 +406,7 @@ WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4]
             reload(half);
             look();
         }
-        me.raise(top0, top1, a0, a1);
+        me.raise(top0, top1, a0, a1, doubt0, doubt1);
         me.scale_output(a0, a1);
         t0 = t1 = 0.0f;
 #pragma unroll 1
@@ -429,7 +417,7 @@ WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4]
             exponentials<KEYS / 4, 0>(x, me.c, me.c, me.bias0, me.bias1, t0, t1);
             pack_probabilities(x, pr[1]);
         }
-        me.doubt_unseen();
+        me.doubt(doubt0, doubt1);
     }
 }
 
@@ -580,9 +568,10 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                             hide(1);
                         }
                         float top0, top1, other0, other1, a0, a1;
+                        bool doubt0, doubt1;
                         row_max(s[0], top0, top1);
                         row_max(s[1], other0, other1);
-                        me.raise(fmaxf(top0, other0), fmaxf(top1, other1), a0, a1);
+                        me.raise(fmaxf(top0, other0), fmaxf(top1, other1), a0, a1, doubt0, doubt1);
                         me.scale_output(a0, a1);
                         if (kKeep && held) {
 #pragma unroll
@@ -594,7 +583,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                             exponentials<KEYS / 4, 0>(s[i], me.c, me.c, me.bias0, me.bias1, t0, t1);
                             pack_probabilities(s[i], pr[i]);
                         }
-                        me.doubt_unseen();
+                        me.doubt(doubt0, doubt1);
                     }
                 }
                 me.sum0 += t0;
@@ -676,8 +665,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, me.o[8 * j + 2] * f1, me.o[8 * j + 6] * f1, me.o[8 * j + 3] * f1, me.o[8 * j + 7] * f1);
         }
         if (p.lse && lane4 == 0) {
-            if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (kBlocks ? lg2(sum0) - me.bias0 : me.reference0 * me.c + lg2(sum0) - kShift) * kLn2 : kNegInf;
-            if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (kBlocks ? lg2(sum1) - me.bias1 : me.reference1 * me.c + lg2(sum1) - kShift) * kLn2 : kNegInf;
+            if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (lg2(sum0) - me.bias0) * kLn2 : kNegInf;
+            if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (lg2(sum1) - me.bias1) * kLn2 : kNegInf;
         }
     }
 #if WS_TRACE

@@ -185,8 +185,8 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
         wgs = 2 if few else 4 if four else 3
     serial = s.D == 64 and wgs == 4 if serial is None else serial   # their registers do not hold all scores of a tile
     wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
-    # Scales by block take any layout of them, and their code is 1 to 4% faster at D 128 without a mask.
-    plain = s.plain and not (s.D == 128 and not s.causal) if plain is None else plain
+    # Scales by block take any layout of them, and at D 128 without a mask their code is 3% faster over few keys, 1% slower over 16,384.
+    plain = s.plain and not (s.D == 128 and not s.causal and s.Sk <= 2048) if plain is None else plain
     row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = tiles_of(wgs)
     # Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
