@@ -548,11 +548,7 @@ def check_packing():
         alone = replayed_us(lambda: w.pack_kv(k, v))
         print(f"packing {name}: pack_kv {rate(alone, 7 * n)}, quantize_fp8 {rate(replayed_us(lambda: w.quantize_fp8(q, 'block')), 3 * n)}", flush=True)
         parts = [w._fused.Part(q), w._fused.Part(k, True), w._fused.Part(v, True, False, True)]
-        for levers in ((), (("WS_CS", 1),)):
-            w._fused.LEVERS = levers
-            after = ", ".join(f"{replayed_us(lambda: w.sdpa(q, k, v, is_causal=causal)):.1f}" for causal in (False, True))
-            print(f"    q, k and v together, {dict(levers)}: {rate(replayed_us(lambda: w._fused.pack(parts)), 9 * n)}; sdpa, full and causal: {after} us", flush=True)
-        w._fused.LEVERS = ()
+        print(f"    q, k and v together: {rate(replayed_us(lambda: w._fused.pack(parts)), 9 * n)}", flush=True)
         (q8, qs), kv = w.quantize_fp8(q, "block"), w.pack_kv(k, v)
         for causal in (False, True):
             theirs = replayed_us(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal))
@@ -581,8 +577,7 @@ def prebuild(cases, count, seed, jobs):
             wanted[choice.file, choice.defines] = None
         raise _Recorded
     if w._kernels._embedded is None:   # each case packs
-        builder.compile_all([("pack", (("WS_D", D), ("WS_KIND", kind))) for D in (64, 128, 256) for kind in range(3)]
-                            + [("pack", (("WS_D", D), ("WS_KIND", 0), ("WS_CS", 1))) for D in (64, 128, 256)], jobs)   # of check_packing
+        builder.compile_all([("pack", (("WS_D", D), ("WS_KIND", kind))) for D in (64, 128, 256) for kind in range(3)], jobs)
     w._kernels.kernel = record
     try:
         for f in cases:

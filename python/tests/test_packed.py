@@ -67,6 +67,15 @@ class Ways(unittest.TestCase):
                 kv = w.PackedKV(k, k, s, s, v_t=e(2, 2, 64, 768))
                 self.assertEqual(w.sdpa_fp8_packed(q, kv, s, causal=True, out_dtype=torch.float16).dtype, torch.float16)
 
+    def test_the_op_does_what_the_function_does(self):
+        """What the op runs on a device, here on tensors that no kernel takes: both say so in the same words."""
+        from warpsmith.attention import _ops
+        kv = w.pack_kv(*(torch.zeros(1, 1, 8, 64, dtype=torch.float16) for _ in range(2)))
+        q, scale, none = codes(1, 1, 8, 64), torch.ones(()), torch.empty(0)
+        for call in (lambda: w.sdpa_fp8_packed(q, kv, scale), lambda: _ops._sdpa_fp8_packed(q, kv.k, kv.v, scale, kv.k_scale, kv.v_scale, none, none)):
+            with self.assertRaisesRegex(ValueError, "cpu"):
+                call()
+
 
 if __name__ == "__main__":
     unittest.main()

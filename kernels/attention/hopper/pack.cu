@@ -15,9 +15,6 @@
 #include "params.cuh"
 
 static_assert(WS_D == 64 || WS_D == 128 || WS_D == 256, "head dimensions of attention");
-#ifndef WS_CS
-#define WS_CS 0
-#endif
 static_assert(WS_KIND >= 0 && WS_KIND <= 2, "0 bf16, 1 f16, 2 f32");
 
 struct Pack {
@@ -46,23 +43,12 @@ struct Piece {
     WS_DEV_MEMBER u32 word(i32 i) const { return (&part[i / 4].x)[i % 4]; }
 };
 
-#if WS_CS   // not measured yet: the first to leave the L2, where codes stay for attention
-#define WS_ONCE "ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
-#else
-#define WS_ONCE "ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-#endif
-
-// Not kept in the L1: this CTA reads them once. Volatile, so that all are asked for before the first is waited for.
-template <bool kOnce>
+// Not kept in the L1. Volatile, so that all are asked for before the first is waited for.
 WS_DEV void load(Piece& to, const u8* from) {
 #pragma unroll
     for (i32 i = 0; i < kLoads; ++i) {
         uint4& y = to.part[i];
-        if (kOnce) {
-            asm volatile(WS_ONCE : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w) : "l"(from + 16 * i));
-        } else {
-            asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w) : "l"(from + 16 * i));
-        }
+        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w) : "l"(from + 16 * i));
     }
 }
 
@@ -88,7 +74,7 @@ WS_DEV void load_block(Piece (&x)[kPieces], const Pack& t, const u8* mine, i32 b
     const i64 pitch = static_cast<i64>(t.x_s) * kSize;
     mine += block * kTokens * pitch;
 #pragma unroll
-    for (i32 i = 0; i < kPieces; ++i) load<true>(x[i], mine + min(row + i * kRows, last) * pitch);
+    for (i32 i = 0; i < kPieces; ++i) load(x[i], mine + min(row + i * kRows, last) * pitch);
 }
 
 // The largest and the smallest of each channel: of pairs, where they come in pairs.
@@ -138,7 +124,7 @@ WS_DEV void find_means(const Pack& t, const u8* mine, i32 row, i32 column, float
     for (i32 j = 0; j < kSamples / kRows; ++j) {
         const i32 i = row + j * kRows;
         x[j] = Piece{};
-        if (i < t.S) load<false>(x[j], mine + static_cast<i64>(sample(i, t.S)) * t.x_s * kSize);
+        if (i < t.S) load(x[j], mine + static_cast<i64>(sample(i, t.S)) * t.x_s * kSize);
     }
 #pragma unroll
     for (i32 j = 0; j < kSamples / kRows; ++j) {

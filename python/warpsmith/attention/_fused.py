@@ -16,7 +16,6 @@ from ._params import Pack, Packs
 
 KINDS = {torch.bfloat16: 0, torch.float16: 1, torch.float32: 2}
 TOKENS = 128
-LEVERS = ()   # more of pack.cu's defines, for measurements
 _PLANS = 512
 _SIZE = ctypes.sizeof(Pack)
 _addresses = struct.Struct("5Q").pack_into   # the head of Pack
@@ -78,7 +77,7 @@ def pack(parts):
 def _launch(parts, kind):
     parts = [p if p.x.data_ptr() % 16 == 0 else p._replace(x=p.x.detach().clone()) for p in parts]
     device = parts[0].x.device
-    key = (tuple((p.x.shape, p.x.stride(), *p[1:]) for p in parts), kind, device, LEVERS)
+    key = (tuple((p.x.shape, p.x.stride(), *p[1:]) for p in parts), kind, device)
     try:
         plans = _local.plans
     except AttributeError:
@@ -113,7 +112,7 @@ class _Plan:
             t.H, t.heads, t.S = H, B * H, S
             blocks.append(n)
             heads.append(B * H)
-        choice = _heuristic.Choice("pack", (("WS_D", D), ("WS_KIND", kind), *LEVERS), (), 2 * D, 0)
+        choice = _heuristic.Choice("pack", (("WS_D", D), ("WS_KIND", kind)), (), 2 * D, 0)
         grid = (max(blocks), max(heads), len(parts))
         self.launch = _driver.Launch(_kernels.kernel(choice, device.index), grid, 2 * D, [self.packs])
 

@@ -89,8 +89,8 @@ def _fake_pack_kv(k, v, scales="block", smooth_k=True, center_v=True):
     return k8, v8, ks, vs, mean(smooth_k), mean(center_v), v.new_empty((B, H, D, (S + 127) // 128 * 128) if both else (0,), dtype=_arguments.E4M3)
 
 
-def _packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False,
-            mode="default", v_t=None):
+def _sdpa_fp8_packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False,
+                     mode="default", v_t=None):
     kv = _pack.PackedKV(k, v, k_scale, v_scale, *_means(k_mean, v_mean), **({} if v_t is None else {"v_t": v_t}))
     return _pair(_packed.sdpa_fp8_packed(q, kv, q_scale, causal=causal, softmax_scale=softmax_scale, out_dtype=out_dtype, out_scale=out_scale, return_lse=return_lse,
                                        mode=mode), return_lse)
@@ -102,7 +102,7 @@ def _fake_packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, causal=Fals
 
 
 for _name, _real, _fake in (("sdpa_fp8", _sdpa_fp8, _fake_sdpa_fp8), ("sdpa_fp8_varlen", _varlen, _fake_varlen), ("decode_fp8", _decode, _fake_decode),
-                            ("sdpa_fp8_packed", _packed, _fake_packed)):
+                            ("sdpa_fp8_packed", _sdpa_fp8_packed, _fake_packed)):
     _lib.impl(_name, _real, "CUDA")
     torch.library.register_fake(f"warpsmith::{_name}", _fake, lib=_lib)
 _lib.impl("sdpa_unmasked", _dropin.unmasked, "CUDA")
