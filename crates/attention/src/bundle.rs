@@ -1,28 +1,41 @@
-//! The container of machine code: instances by target and name, each compressed alone, so that only what runs is unpacked.
+//! The container of machine code: instances by target and name, each compressed alone or against one other, so that only what runs is unpacked.
 //!
 //! ```text
-//! "WSATTN01" | u32 count | count x (u16 length, "TARGET/NAME", u32 offset, u32 compressed, u32 raw) | blobs
+//! "WSATTN02" | u32 count | count x (u16 length, "TARGET/NAME", u32 offset, u32 compressed, u32 raw, u32 base) | blobs
 //! ```
 //!
-//! Numbers are little endian, offsets count from the first blob. Limits: 20 MB in all, 8 MB an instance.
+//! Numbers are little endian, offsets count from the first blob. `base` is 0, or the position, from 1 on, of an earlier instance whose code is the
+//! dictionary of this one's: instances of one kernel and head dimension have much in common. A base has none itself. Limits: 20 MB in all, 8 MB
+//! an instance.
 
 use crate::error::Error;
 use std::collections::BTreeMap;
 
-const MAGIC: &[u8; 8] = b"WSATTN01";
+const MAGIC: &[u8; 8] = b"WSATTN02";
 /// The most that a container may have.
 pub const MAX_BYTES: usize = 20 << 20;
 const MAX_INSTANCE_BYTES: usize = 8 << 20;
+const LEVEL: i32 = 19;
 
 #[cfg(embedded_kernels)]
 static EMBEDDED: &[u8] = include_bytes!("../kernels.bin");
 #[cfg(not(embedded_kernels))]
 static EMBEDDED: &[u8] = &[];
 
+/// Where an instance's code lies, how long it is, and what it was compressed against.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    at: usize,
+    packed: usize,
+    raw: usize,
+    base: usize,
+}
+
 /// A container, its index read.
 #[derive(Debug, Clone)]
 pub struct Bundle<'a> {
-    index: BTreeMap<String, (usize, usize, usize)>,
+    index: BTreeMap<String, usize>,
+    entries: Vec<Entry>,
     blobs: &'a [u8],
 }
 
@@ -30,7 +43,7 @@ impl Bundle<'static> {
     /// What this build carries; without any kernel where none were made before it was built.
     pub fn embedded() -> Result<Bundle<'static>, Error> {
         if EMBEDDED.is_empty() {
-            return Ok(Bundle { index: BTreeMap::new(), blobs: &[] });
+            return Ok(Bundle { index: BTreeMap::new(), entries: Vec::new(), blobs: &[] });
         }
         Bundle::read(EMBEDDED)
     }
@@ -48,28 +61,41 @@ impl<'a> Bundle<'a> {
         };
         let number = |b: &[u8]| b.iter().rev().fold(0usize, |n, byte| n << 8 | usize::from(*byte));
         let count = number(take(4)?);
-        let mut index = BTreeMap::new();
-        for _ in 0..count {
+        let (mut index, mut entries) = (BTreeMap::new(), Vec::<Entry>::new());
+        for i in 0..count {
             let length = number(take(2)?);
             let name = std::str::from_utf8(take(length)?).map_err(|_| damaged("a name is no text"))?.to_string();
-            let place = (number(take(4)?), number(take(4)?), number(take(4)?));
-            if place.2 > MAX_INSTANCE_BYTES {
+            let entry =
+                Entry { at: number(take(4)?), packed: number(take(4)?), raw: number(take(4)?), base: number(take(4)?) };
+            if entry.raw > MAX_INSTANCE_BYTES {
                 return Err(damaged("an instance is too large"));
             }
-            index.insert(name, place);
+            if entry.base > i || entry.base > 0 && entries[entry.base - 1].base > 0 {
+                return Err(damaged("an instance was compressed against one that is not there"));
+            }
+            entries.push(entry);
+            index.insert(name, i);
         }
         let blobs = rest;
-        if index.values().any(|(at, packed, _)| at + packed > blobs.len()) {
+        if entries.iter().any(|e| e.at + e.packed > blobs.len()) {
             return Err(damaged("it is cut off"));
         }
-        Ok(Bundle { index, blobs })
+        Ok(Bundle { index, entries, blobs })
     }
 
     /// The machine code of an instance for a target, or its PTX; `None` where there is none.
     pub fn find(&self, target: &str, name: &str) -> Option<Result<Vec<u8>, Error>> {
-        let (at, packed, raw) = *self.index.get(&format!("{target}/{name}"))?;
-        let unpacked = zstd::bulk::decompress(&self.blobs[at..at + packed], raw);
-        Some(unpacked.map_err(|_| Error::Container { why: "an instance does not unpack" }))
+        let entry = &self.entries[*self.index.get(&format!("{target}/{name}"))?];
+        Some(self.unpack(entry).map_err(|_| Error::Container { why: "an instance does not unpack" }))
+    }
+
+    fn unpack(&self, entry: &Entry) -> std::io::Result<Vec<u8>> {
+        let packed = &self.blobs[entry.at..entry.at + entry.packed];
+        if entry.base == 0 {
+            return zstd::bulk::decompress(packed, entry.raw);
+        }
+        let dictionary = self.unpack(&self.entries[entry.base - 1])?;
+        zstd::bulk::Decompressor::with_dictionary(&dictionary)?.decompress(packed, entry.raw)
     }
 
     /// `TARGET/NAME` of all, sorted.
@@ -87,19 +113,37 @@ impl<'a> Bundle<'a> {
     }
 }
 
+/// Instances that share a dictionary: of one target, kernel file and first define, which is the head dimension.
+fn family(name: &str) -> &str {
+    let (target, instance) = name.split_at(name.find('/').map_or(0, |at| at + 1));
+    let end = instance.match_indices('_').nth(1).map_or(instance.len(), |(at, _)| at);
+    &name[..target.len() + end]
+}
+
 /// A container of these (`TARGET/NAME`, code); equal input gives equal bytes. Errors: one that is too large.
 pub fn write(entries: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Error> {
+    let failed = |_| Error::Container { why: "an instance does not compress" };
     let (mut head, mut blobs) = (MAGIC.to_vec(), Vec::new());
     head.extend((entries.len() as u32).to_le_bytes());
-    for (name, code) in entries {
+    let mut bases: BTreeMap<&str, (usize, &[u8])> = BTreeMap::new();
+    for (i, (name, code)) in entries.iter().enumerate() {
         if code.len() > MAX_INSTANCE_BYTES || name.len() > usize::from(u16::MAX) {
             return Err(Error::Container { why: "an instance is too large" });
         }
-        let packed =
-            zstd::bulk::compress(code, 19).map_err(|_| Error::Container { why: "an instance does not compress" })?;
+        let (base, packed) = match bases.get(family(name)) {
+            Some((base, dictionary)) => {
+                let packed =
+                    zstd::bulk::Compressor::with_dictionary(LEVEL, dictionary).and_then(|mut c| c.compress(code));
+                (base + 1, packed.map_err(failed)?)
+            }
+            None => {
+                bases.insert(family(name), (i, code));
+                (0, zstd::bulk::compress(code, LEVEL).map_err(failed)?)
+            }
+        };
         head.extend((name.len() as u16).to_le_bytes());
         head.extend(name.as_bytes());
-        for n in [blobs.len(), packed.len(), code.len()] {
+        for n in [blobs.len(), packed.len(), code.len(), base] {
             head.extend((n as u32).to_le_bytes());
         }
         blobs.extend(packed);
@@ -127,9 +171,40 @@ mod tests {
         assert!(bundle.find("sm_90a", "b").is_none());
     }
 
+    /// Of instances of one kernel and head dimension the second is hardly more than what it has of its own; those of another one stand alone.
+    #[test]
+    fn what_instances_have_in_common_is_there_once() {
+        let mut state = 1u32;
+        let mut noise = |n: usize| -> Vec<u8> {
+            let mut next = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            };
+            (0..n).map(|_| next()).collect()
+        };
+        let (common, other) = (noise(50_000), noise(50_000));
+        let own = |code: &[u8], last: u8| [code, &[last; 1000]].concat();
+        let entries: BTreeMap<String, Vec<u8>> = [
+            ("sm_90a/tiny_d64_causal0".to_string(), own(&common, 1)),
+            ("sm_90a/tiny_d64_causal1".to_string(), own(&common, 2)),
+            ("sm_90a/tiny_d128_causal0".to_string(), own(&other, 3)),
+            ("sm_90a/quantise".to_string(), own(&other, 4)),
+        ]
+        .into();
+        let bytes = write(&entries).unwrap();
+        assert!((150_000..155_000).contains(&bytes.len()), "{}", bytes.len());
+        let bundle = Bundle::read(&bytes).unwrap();
+        for (name, code) in &entries {
+            let (target, name) = name.split_once('/').unwrap();
+            assert_eq!(bundle.find(target, name).unwrap().unwrap(), *code, "{name}");
+        }
+    }
+
     #[test]
     fn damage_is_an_error_wherever_it_is() {
-        let entries: BTreeMap<String, Vec<u8>> = [("sm_90a/a".to_string(), (0..=255).collect())].into();
+        let code: Vec<u8> = (0..=255).collect();
+        let entries: BTreeMap<String, Vec<u8>> =
+            [("sm_90a/a_d64_x".to_string(), code.clone()), ("sm_90a/a_d64_y".to_string(), code)].into();
         let bytes = write(&entries).unwrap();
         for end in 0..bytes.len() {
             assert!(Bundle::read(&bytes[..end]).is_err(), "cut at {end}");
@@ -139,7 +214,7 @@ mod tests {
             bad[at] ^= 0x55;
             // An error, another name, or code that does not unpack or differs; never a panic.
             if let Ok(bundle) = Bundle::read(&bad) {
-                let _ = bundle.find("sm_90a", "a");
+                let _ = (bundle.find("sm_90a", "a_d64_x"), bundle.find("sm_90a", "a_d64_y"));
             }
         }
     }
