@@ -1,4 +1,5 @@
 """What sdpa_fp8_packed asks of V^T and of V's mean before a kernel reads them, and which way a call takes: needs torch, no GPU."""
+import inspect
 import os
 import pathlib
 import sys
@@ -66,6 +67,19 @@ class Ways(unittest.TestCase):
             if "v_t" in w.PackedKV._fields:
                 kv = w.PackedKV(k, k, s, s, v_t=e(2, 2, 64, 768))
                 self.assertEqual(w.sdpa_fp8_packed(q, kv, s, causal=True, out_dtype=torch.float16).dtype, torch.float16)
+
+    def test_ops_can_be_called_as_their_schemas_say(self):
+        """torch leaves out of a call what equals its default."""
+        from warpsmith.attention import _ops
+        for name, functions in _ops.OPS.items():
+            schema = getattr(torch.ops.warpsmith, name).default._schema
+            for function in functions:
+                parameters = list(inspect.signature(function).parameters.values())
+                self.assertEqual(len(parameters), len(schema.arguments), (name, function))
+                for p, a in zip(parameters, schema.arguments):
+                    self.assertEqual(p.default is not inspect.Parameter.empty, a.has_default_value(), (name, function, p.name))
+                    if a.has_default_value() and isinstance(a.default_value, (bool, str, float)):
+                        self.assertEqual(p.default, a.default_value, (name, function, p.name))
 
     def test_the_op_does_what_the_function_does(self):
         """What the op runs on a device, here on tensors that no kernel takes: both say so in the same words."""

@@ -35,7 +35,7 @@ def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, en
     return unmasked(q, k, v, bool(is_causal), scale)
 
 
-def unmasked(q, k, v, is_causal, scale):
+def unmasked(q, k, v, is_causal=False, scale=None):
     """Attention of f16 or bf16 (B, H, S, D) that the kernels fit, quantised on the way."""
     Sq, Sk = q.shape[2], k.shape[2]
     if is_causal and Sq < Sk:

@@ -101,15 +101,14 @@ def _fake_packed(q, k, v, q_scale, k_scale, v_scale, k_mean, v_mean, causal=Fals
     return _fake_sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
 
 
-for _name, _real, _fake in (("sdpa_fp8", _sdpa_fp8, _fake_sdpa_fp8), ("sdpa_fp8_varlen", _varlen, _fake_varlen), ("decode_fp8", _decode, _fake_decode),
-                            ("sdpa_fp8_packed", _sdpa_fp8_packed, _fake_packed)):
+# What runs on a device, and what says how its results look.
+OPS = dict(sdpa_fp8=(_sdpa_fp8, _fake_sdpa_fp8), sdpa_fp8_varlen=(_varlen, _fake_varlen), decode_fp8=(_decode, _fake_decode),
+           sdpa_fp8_packed=(_sdpa_fp8_packed, _fake_packed), sdpa_unmasked=(_dropin.unmasked, lambda q, k, v, is_causal=False, scale=None: q.new_empty(q.shape)),
+           quantize_fp8=(_quantize, _fake_quantize), pack_kv=(_pack_kv, _fake_pack_kv))
+for _name, (_real, _fake) in OPS.items():
     _lib.impl(_name, _real, "CUDA")
-    torch.library.register_fake(f"warpsmith::{_name}", _fake, lib=_lib)
-_lib.impl("sdpa_unmasked", _dropin.unmasked, "CUDA")
-torch.library.register_fake("warpsmith::sdpa_unmasked", lambda q, k, v, is_causal=False, scale=None: q.new_empty(q.shape), lib=_lib)
-for _name, _real, _fake in (("quantize_fp8", _quantize, _fake_quantize), ("pack_kv", _pack_kv, _fake_pack_kv)):
-    _lib.impl(_name, _real, "CUDA")
-    _lib.impl(_name, _real, "CPU")
+    if _name in ("quantize_fp8", "pack_kv"):
+        _lib.impl(_name, _real, "CPU")
     torch.library.register_fake(f"warpsmith::{_name}", _fake, lib=_lib)
 _lib.impl("sdpa", lambda q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False: _dropin.sdpa(
     q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa), "CompositeImplicitAutograd")
