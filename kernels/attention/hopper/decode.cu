@@ -19,7 +19,8 @@
 // 2026-11-22, against 65.0 at 1x131072 and 9.5 at 1x8192: the end of a unit run once without effect while the first bytes are under way (cold instructions were suspected) 68.0,
 // 12.2; tiles and stages that leave an SM room for the next launch's CTA 73 to 96, 10.8 to 15 (64 KB under way on an SM are too few, four warps too); such a cluster of 16 10.6.
 // On 2026-11-22 at 1x8192, 8x16384 (D 256), against 9.1, 37.7 and, as it is now, 9.0, 35.9: a counter for each unit and a last CTA with addresses as constants 9.1, 37.0; no counter, the team's last
-// CTA waits for words that are not zero 9.3, 37.4; two tiles of every warp into the L2 before the earlier kernel has ended 9.8, 37.5 (at D 256 with three stages 0.15 better, elsewhere worse).
+// CTA waits for words that are not zero 9.3, 37.4; two tiles of every warp into the L2 before the earlier kernel has ended 9.8, 37.5 (at D 256 with three stages 0.15 better, elsewhere worse);
+// one ring for all warps of a CTA 9.4, 35.8, or with one box of all warps' keys 35.7 and 1% faster at 1x131072, 8x16384 and 16x64-8x8192 of D 128, 0.5% slower at 128x2048.
 // Measured: docs/ledger.md. Comes from: split.cu.
 
 #ifndef WS_D

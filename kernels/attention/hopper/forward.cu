@@ -25,6 +25,8 @@
 //   418, 625, and D 256 waits for a third slot of K. Against 411, 587: at most two of three consumers exponentiate at a time, in a fixed order, 412, 583 (one: 552, 703; with
 //   turns too 264 instead of 254 causal); at D 256 one of two, without turns, 291 instead of 293 causal, 519 instead of 515; turns that end with the last slice of values issued
 //   instead of the next scores: 2% better to 7% worse. Four consumers at D 64 with a tile's keys in quarters, two under way: ptxas serialises (C7511).
+//   Overlap inside of a warpgroup (halves of a tile with scores of their own, values over 512 keys, nothing under way between rounds of two tiles; not serialised): cycles for 64 rows and a tile
+//   1,024 instead of 918 at D 128 (two consumers), 730 instead of 723 at D 64 (three): the two or three that are left exponentiate at the same time.
 // Measured: docs/ledger.md. Comes from: split.cu.
 #include "params.cuh"
 #include "scale.cuh"
