@@ -96,8 +96,8 @@ def _fused_quantise(pairs, scales):
         made, q = [], Quantises()
         grid = (max(-(-x.shape[2] // 128) for x, _ in pairs), max(x.shape[0] * x.shape[1] for x, _ in pairs), len(pairs))
         used, heads, width = 0, grid[1] * len(pairs), max(x.shape[3] for x, _ in pairs)
-        # A head's CTAs wait for each other where all of them are sure to find places.
-        once = scales == "head" and all(x.element_size() == 2 for x, _ in pairs) and grid[0] <= _plan.sms(device)
+        # A head's CTAs wait for each other: only where so many launches at once as nobody makes would leave them without places (two to three CTAs fit an SM).
+        once = scales == "head" and all(x.element_size() == 2 for x, _ in pairs) and grid[0] <= _plan.sms(device) // 4
         amax = None if scales == "block" else torch.zeros(2 * heads + 1, dtype=torch.int32, device=device)   # maxima; CTAs that have theirs; places
         for t, (x, shift) in zip(q.of, pairs):
             B, H, S, D = x.shape
