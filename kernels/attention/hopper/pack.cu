@@ -12,6 +12,7 @@
 // the other one. Grid: (blocks of 128 tokens, B * H, tensors), 2 * D threads.
 // A thread holds 8 values of each of 8 rows in registers, all loaded at once; every CTA of a head makes the mean itself, from the L2, meanwhile.
 // Judged on the PTX machine, for sm_89: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
+#include "block_max.cuh"
 #include "params.cuh"
 
 static_assert(WS_D == 64 || WS_D == 128 || WS_D == 256, "head dimensions of attention");
@@ -78,21 +79,17 @@ WS_DEV void load_block(Piece (&x)[kPieces], const Pack& t, const u8* mine, i32 b
 }
 
 // The largest and the smallest of each channel: of pairs, where they come in pairs.
-WS_DEV u32 larger(u32 a, u32 b) {
-    u32 y;
-    if (WS_KIND == 0) asm("max.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    if (WS_KIND == 1) asm("max.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    if (WS_KIND == 2) y = __float_as_uint(fmaxf(__uint_as_float(a), __uint_as_float(b)));
-    return y;
-}
-
-WS_DEV u32 smaller(u32 a, u32 b) {
-    u32 y;
-    if (WS_KIND == 0) asm("min.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    if (WS_KIND == 1) asm("min.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    if (WS_KIND == 2) y = __float_as_uint(fminf(__uint_as_float(a), __uint_as_float(b)));
-    return y;
-}
+#define WS_EXTREME(name, op, of_floats)                                                                  \
+    WS_DEV u32 name(u32 a, u32 b) {                                                                      \
+        u32 y;                                                                                           \
+        if (WS_KIND == 0) asm(op ".bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));                      \
+        if (WS_KIND == 1) asm(op ".f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));                       \
+        if (WS_KIND == 2) y = __float_as_uint(of_floats(__uint_as_float(a), __uint_as_float(b)));        \
+        return y;                                                                                        \
+    }
+WS_EXTREME(larger, "max", fmaxf)
+WS_EXTREME(smaller, "min", fminf)
+#undef WS_EXTREME
 
 // max |x - mean| of the thread's values: rounding keeps order, so that of each channel's ends is enough.
 WS_DEV float farthest(const Piece (&x)[kPieces], const float (&mean)[8]) {
@@ -195,13 +192,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kThreadsOfSM / kThreads) 
     float mean[8];
 #pragma unroll
     for (i32 e = 0; e < 8; ++e) mean[e] = means[column * 8 + e];
-    float top = farthest(x, mean);
-#pragma unroll
-    for (i32 lane = 16; lane > 0; lane /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, lane));
-    if (threadIdx.x % 32 == 0) tops[threadIdx.x / 32] = top;
-    __syncthreads();
-#pragma unroll
-    for (i32 i = 0; i < kThreads / 32; ++i) top = fmaxf(top, tops[i]);
+    const float top = block_max<kThreads>(farthest(x, mean), tops);
     const float scale = top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f;
     const float inverse = __fdiv_rn(1.0f, scale);
     if (threadIdx.x == 0) t.scale[static_cast<i64>(blockIdx.y) * blocks + block] = scale;

@@ -11,6 +11,7 @@
 // Rounding: to nearest even, of x times 1 / scale: a code next to a tie may be the other one of x / scale.
 // Judged on the PTX machine, for sm_89: gate_any_pack.cu, and with attention behind it gate_any_pack_attend.cu.
 // Measured: docs/ledger.md. Bound by memory: x is read once or twice (the second time mostly from the L2), codes written once.
+#include "block_max.cuh"
 #include "params.cuh"
 
 struct Quantise {
@@ -114,17 +115,6 @@ struct Steps {
     }
 };
 
-// The largest of all threads' values, in every thread.
-WS_DEV float largest_of_all(float top, float* shared) {
-#pragma unroll
-    for (i32 lane = 16; lane > 0; lane /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, lane));
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = top;
-    __syncthreads();
-#pragma unroll
-    for (i32 i = 0; i < kThreads / 32; ++i) top = fmaxf(top, shared[i]);
-    return top;
-}
-
 // The largest magnitude of this CTA's block of tokens, in every thread.
 WS_DEV float block_amax(const Quantise& t, const Place& w, float* shared) {
     float top = 0.0f;
@@ -136,7 +126,7 @@ WS_DEV float block_amax(const Quantise& t, const Place& w, float* shared) {
         load8(t, w.b * t.x_b + w.h * t.x_h + (w.first + row) * t.x_s + d, w.shift ? w.shift + d : nullptr, y);
         top = largest8(top, y);
     }
-    return largest_of_all(top, shared);
+    return block_max<kThreads>(top, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) attention_amax(const __grid_constant__ Quantises all) {
@@ -192,7 +182,7 @@ WS_DEV void quantise_block_of_head(const Quantise& t, const Place& w, u32 head, 
         widen8(t, raw[i], kShifted ? w.shift + at.column * 8 : nullptr, y);
         if (at.row < w.tokens) top = largest8(top, y);
     }
-    top = largest_of_all(top, shared);
+    top = block_max<kThreads>(top, shared);
     if (threadIdx.x == 0) {
         atomicMax(t.amax + head, __float_as_uint(top));
         __threadfence();

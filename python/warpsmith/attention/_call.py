@@ -150,11 +150,6 @@ def guard(tensors):
         return None
 
 
-def like_one(dtype, device, shape):
-    """One element that looks like all of `shape`: empty_like of it is what torch.empty does, in half of the time."""
-    return torch.empty(1, dtype=dtype, device=device).expand(shape)
-
-
 def _cat(parts):
     """Along the batch; bytes, as not every torch joins e4m3."""
     return torch.cat([x.view(torch.uint8) if x.dtype == _arguments.E4M3 else x for x in parts]).view(parts[0].dtype)

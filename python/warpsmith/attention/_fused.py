@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from . import _arguments, _driver, _heuristic, _kernels
+from . import _arguments, _driver, _heuristic, _kernels, _memory
 from ._arguments import E4M3
 from ._params import Pack, Packs
 
@@ -101,8 +101,7 @@ class _Plan:
         for t, p in zip(self.packs.of, parts):
             x, (B, H, S, D) = p.x, p.x.shape
             n = _heuristic.ceil_div(S, TOKENS)
-            # Expanded from one element: empty_like of these is what torch.empty does, in half of the time.
-            one = lambda dtype, *shape: torch.empty(1, dtype=dtype, device=device).expand(shape)
+            one = lambda dtype, *shape: _memory.like_one(dtype, device, shape)
             codes = torch.empty_like(x, dtype=E4M3, requires_grad=False) if p.codes else None   # dense tensors keep their layout
             self.like.append(Packed(codes if codes is None else _same_strides(codes), one(torch.float32, B, H, n), one(torch.float32, B, H, D) if p.centred else None,
                                     one(E4M3, B, H, D, TOKENS * n) if p.transposed else None))

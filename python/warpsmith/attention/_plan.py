@@ -87,9 +87,8 @@ class DensePlan:
         self.index, self.device = q.device.index, q.device
         _driver.bind_context(self.index)
         self.kernel = _kernels.kernel(c, self.index)
-        # Expanded from one element: empty_like of these is what torch.empty does, in half of the time.
-        self.out = torch.empty(1, dtype=out_dtype, device=q.device).expand(B, Hq, Sq, D)
-        self.lse = torch.empty(1, dtype=torch.float32, device=q.device).expand(B, Hq, Sq) if return_lse else None
+        self.out = _memory.like_one(out_dtype, q.device, (B, Hq, Sq, D))
+        self.lse = _memory.like_one(torch.float32, q.device, (B, Hq, Sq)) if return_lse else None
         p = self.params = Params()
         fill_common(p, q.stride(), k.stride(), v.stride(), scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
         p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
@@ -134,7 +133,7 @@ class DensePlan:
         if not self.kernel.dependent:
             return False
         maps = [(d, st, b) for d, st, b in self.map_shapes] if self.maps else None
-        partial = torch.empty(1, dtype=torch.float32, device=self.device).expand(c.partial_floats) if c.partial_floats else None
+        partial = _memory.like_one(torch.float32, self.device, (c.partial_floats,)) if c.partial_floats else None
         grid = tuple(c.grid) + (1,) * (3 - len(c.grid))
         return launcher.add(tensors, options, self.kernel.function, grid, c.block, c.shared_bytes, bytes(self.params), maps, self.out, self.lse, partial, c.units, self.index)
 

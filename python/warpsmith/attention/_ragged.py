@@ -124,8 +124,8 @@ class _Again:
 
     def __init__(self, plan, out, lse):
         self.plan = plan
-        self.out = _call.like_one(out.dtype, out.device, out.shape)
-        self.lse = None if lse is None else _call.like_one(torch.float32, out.device, lse.shape)
+        self.out = _memory.like_one(out.dtype, out.device, out.shape)
+        self.lse = None if lse is None else _memory.like_one(torch.float32, out.device, lse.shape)
 
     def fits(self, q, k, v):
         return not (q.data_ptr() | k.data_ptr() | v.data_ptr()) & 15 and torch._C._cuda_getDevice() == self.plan.index
@@ -287,8 +287,8 @@ class _RaggedPlan:
         if not self.kernel.dependent:
             return False
         maps = [None, *self.shapes] if self.maps else None
-        partial = _call.like_one(torch.float32, self.device, (c.partial_floats,)) if c.partial_floats else None
+        partial = _memory.like_one(torch.float32, self.device, (c.partial_floats,)) if c.partial_floats else None
         words = [(Ragged.used.offset // 8, 6)] + ([(Ragged.pages.offset // 8, 7)] if len(tensors) > 7 else [])
         return launcher.add(list(tensors), options, self.kernel.function, tuple(c.grid) + (1,) * (3 - len(c.grid)), c.block, c.shared_bytes, bytes(self.params), maps,
-                            _call.like_one(out.dtype, self.device, out.shape), None if lse is None else _call.like_one(torch.float32, self.device, lse.shape),
+                            _memory.like_one(out.dtype, self.device, out.shape), None if lse is None else _memory.like_one(torch.float32, self.device, lse.shape),
                             partial, c.units, self.index, (bytes(self.ragged), words))
