@@ -102,137 +102,14 @@ constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 232, kProdu
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V^T | barriers.
-constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kTileBytes;
+constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVtBytes = kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
 // Then, with kBlocks, the scales of the last tiles of K and of V: more than are under way, as a tile may wait in two rings.
 constexpr u32 kBarsRoom = kStages > 4 || kVtStages > 4 ? 8 : 4, kScales = kBars + (kBarsRoom == 4 ? 256 : 512), kScaleSlots = 8;
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 constexpr u32 kSharedBytes = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0);
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
-#include "forward_rings.cuh"
-
-struct Work {
-    i32 b, head, first_row, tiles, first_tile;
-
-    // The i-th tile of keys: from last to first, but one that every row sees whole comes before all: it gives the rows their references, and
-    // then a masked tile is like any other. (A row's only key so far is a poor reference: the next tile's recomputation cost 8 us a row tile.)
-    WS_DEV_MEMBER i32 keys_at(i32 i) const { return !WS_CAUSAL ? tiles - 1 - i : i == 0 ? first_tile : tiles - i > first_tile ? tiles - i : tiles - 1 - i; }
-};
-
-// The i-th tile of this CTA: rounds run forwards and backwards in turn, so that shares of a falling list of lengths are even.
-WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
-    const i32 total = p.row_tiles * p.Hq * p.B;
-    i32 t = i * gridDim.x + ((WS_CAUSAL && (i & 1)) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-    if (t >= total) return false;
-    // Sections of heads whose K and V fit the L2 together; in a section the longest rows first.
-    const i32 per_section = p.section * p.row_tiles, section = t / per_section, heads = min(p.section, p.Hq * p.B - section * p.section);
-    t -= section * per_section;
-    const i32 m = p.row_tiles - 1 - t / heads, bh = section * p.section + t % heads;
-    w.b = bh / p.Hq;
-    w.head = bh % p.Hq;
-    w.first_row = m * ROWS;
-    const i32 last = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + min(p.Sq, w.first_row + ROWS)) : p.Sk;
-    w.tiles = last > 0 ? (last + KEYS - 1) / KEYS : 0;
-    w.first_tile = max(0, min(p.Sk, p.Sk - p.Sq + w.first_row + 1) / KEYS - 1);
-    return true;
-}
-
-WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 first, i32 head, i32 b) {
-#pragma unroll
-    for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * rows * 128, map, bar, half * 128, first, head, b);
-}
-
-// With kBlocks a tile's scale goes beside its barrier before the arrival, which lets consumers see it. It is asked for before the tile's slot is waited for, so
-// that nothing waits for it here; and the bytes are announced before the arrival, as the copy shall not wait for it either.
-WS_DEV void announce(u32 bar) {
-    if (kBlocks) mbarrier_expect_only(bar, kTileBytes);
-    else mbarrier_expect_tx(bar, kTileBytes);
-}
-
-WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars) {
-    Ring<kQStages> q;
-    Ring<kStages> k;
-    Work w;
-#if WS_BLOCKS
-    u32 n = 0;
-#endif
-    auto load_k = [&](i32 i, i32 kv_head) {
-#if WS_BLOCKS
-        const float scale = load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h + w.keys_at(i) * p.ks_t);
-#endif
-        mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
-        announce(bars.k_full(k.slot));
-        load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
-#if WS_BLOCKS
-        store_shared_f32(bars.k_scale(n++), scale);
-        mbarrier_arrive(bars.k_full(k.slot));
-#endif
-        k.next();
-    };
-    constexpr i32 kEarly = kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
-    for (i32 round = 0; work_of(p, round, w); ++round) {
-        if (w.tiles == 0) continue;
-        const i32 kv_head = w.head / p.group;
-        if (kEarly) load_k(0, kv_head);
-        mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
-        mbarrier_expect_tx(bars.q_full(q.slot), kQBytes);
-#pragma unroll
-        for (i32 g = 0; g < WGS; ++g) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, bars.q_full(q.slot), 64, w.first_row + 64 * g, w.head, w.b);
-        q.next();
-#pragma unroll 1
-        for (i32 i = kEarly; i < w.tiles; ++i) load_k(i, kv_head);
-    }
-}
-
-// V does not wait for K's slots: it has a transposition before it. Packed, it needs none, and goes straight to where that would have put it. The scale of
-// the n-th tile takes the place of one eight before it, which has been read: the transposition, or this, waited for its slot of V^T.
-WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars) {
-    Ring<kPacked ? kVtStages : kVStages> v;
-    Work w;
-#if WS_BLOCKS
-    u32 n = 0;
-#endif
-    for (i32 round = 0; work_of(p, round, w); ++round) {
-        const i32 kv_head = w.head / p.group;
-#pragma unroll 1
-        for (i32 i = 0; i < w.tiles; ++i) {
-            const u32 full = kPacked ? bars.vt_full(v.slot) : bars.v_full(v.slot);
-#if WS_BLOCKS
-            const float scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h + w.keys_at(i) * p.vs_t);
-#endif
-            mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
-            announce(full);
-            if (kPacked) tma_load_4d(base + kVt + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
-            else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
-#if WS_BLOCKS
-            store_shared_f32(bars.v_scale(n++), scale);
-            mbarrier_arrive(full);
-#endif
-            v.next();
-        }
-    }
-}
-
-WS_DEV void transpose(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane) {
-    Ring<kVStages> v;
-    Ring<kVtStages> vt;
-    Work w;
-    for (i32 i = 0; work_of(p, i, w); ++i) {
-        for (i32 t = 0; t < w.tiles; ++t) {
-            mbarrier_wait(bars.v_full(v.slot), v.phase);
-            mbarrier_wait(bars.vt_empty(vt.slot), vt.phase ^ 1);
-            transpose_share<D, KEYS, kTransposers>(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kTileBytes, warp, lane);
-            fence_async_shared();
-            __syncwarp();
-            if (lane == 0) {
-                mbarrier_arrive(bars.v_empty(v.slot));
-                mbarrier_arrive(bars.vt_full(vt.slot));
-            }
-            v.next();
-            vt.next();
-        }
-    }
-}
+#include "forward_work.cuh"
 
 // S = Q K^T for one half of a tile's keys, issued, not waited for. q and k are low words of descriptors, as vt below.
 WS_DEV void issue_scores(float (&s)[KEYS / 4], u32 q, u32 k, i32 half) {
@@ -423,19 +300,9 @@ WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4]
     }
 }
 
-// Cycles of one warp of each consumer, by phase: K awaited, scores, softmax, V awaited, values and folding, all else; then the total in ns.
-#if WS_TRACE
-#define LAP(i) do { const u32 now = clock(); laps[i] += now - lap; lap = now; } while (0)
-#else
-#define LAP(i)
-#endif
-
 // What a consumer warpgroup knows of the tile of queries that it works on.
-struct Consume {
-    const Params& p;
-    const Bars& bars;
-    u32 base, group, lane4;
-    bool elected;
+struct Consume : Rings {
+    u32 group;
 
     // Each consumer has the turn once for the first scores of a row tile, then once for each tile's values and the next one's scores.
     WS_DEV_MEMBER void await_turn() const {
@@ -444,16 +311,6 @@ struct Consume {
     WS_DEV_MEMBER void pass_turn() const {
         if (kTurns) named_barrier_arrive(1 + (group + 1 == WGS ? 0 : group + 1), 256);
     }
-    WS_DEV_MEMBER void release(u32 bar) const {
-        if (elected) mbarrier_arrive(bar);
-    }
-    WS_DEV_MEMBER u32 k_at(Place n) const { return base + kK + k_slot(n) * kTileBytes; }
-    WS_DEV_MEMBER u32 k_desc(Place n) const { return desc_low(base + kK) + k_slot(n) * (kTileBytes / 16); }
-    WS_DEV_MEMBER u32 vt_desc(Place n) const { return desc_low(base + kVt) + vt_slot(n) * (kTileBytes / 16); }
-    WS_DEV_MEMBER void wait_k(Place n) const { mbarrier_wait(bars.k_full(k_slot(n)), k_phase(n)); }
-    WS_DEV_MEMBER void wait_vt(Place n) const { mbarrier_wait(bars.vt_full(vt_slot(n)), vt_phase(n)); }
-    WS_DEV_MEMBER void release_k(Place n) const { release(bars.k_empty(k_slot(n))); }
-    WS_DEV_MEMBER void release_vt(Place n) const { release(bars.vt_empty(vt_slot(n))); }
     // Of the tile that was waited for.
     WS_DEV_MEMBER float k_scale(Place n) const { return load_shared_f32(bars.k_scale(number(n))); }
     WS_DEV_MEMBER float v_scale(Place n) const { return load_shared_f32(bars.v_scale(number(n))); }
@@ -461,15 +318,14 @@ struct Consume {
 
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
     const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
-    const Consume io{p, bars, base, group, lane4, lane == 0};
+    const Consume io{{bars, base, lane == 0}, group};
     if (group == WGS - 1) io.pass_turn();
     Ring<kQStages> q;
     Place n{};
     Work w;
 #if WS_TRACE
     u32 laps[6] = {}, lap = clock();
-    u64 began, ended;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
+    const u64 began = nanoseconds();
 #endif
 #pragma unroll 1
     for (i32 i = 0; work_of(p, i, w); ++i) {
@@ -672,39 +528,15 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         }
     }
 #if WS_TRACE
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ended));
-    if (thread == 0) {
-        u32* to = reinterpret_cast<u32*>(p.partial) + (blockIdx.x * WGS + group) * 8;
-        for (i32 j = 0; j < 6; ++j) to[j] = laps[j];
-        to[6] = static_cast<u32>(ended - began);
-        to[7] = number(n);
-    }
+    const u64 ended = nanoseconds();
+    if (thread == 0) write_laps(p, group, laps, ended - began, number(n));
 #endif
 }
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
     attention_forward(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map) {
-    extern __shared__ __align__(1024) u8 smem[];
-    const u32 base = smem_addr(smem), group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0), thread = threadIdx.x % 128;   // a shuffle tells the compiler that all lanes have the same
-    const Bars bars{base + kBars};
-    if (threadIdx.x == 0) {
-        for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
-        for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.k_full(i), 1), mbarrier_init(bars.k_empty(i), 4 * WGS);
-        for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), kTransposers);
-        for (u32 i = 0; i < kVtStages; ++i) mbarrier_init(bars.vt_full(i), kPacked ? 1 : kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);
-        mbarrier_init_fence();
-    }
-    __syncthreads();
-    let_next_kernel_start();
-    wait_for_earlier_kernels();
-    if (group == 0) {
-        registers_lower<kProducerRegisters>();
-        if (!kPacked && thread / 32 < kTransposers) transpose(p, base, bars, thread / 32, thread % 32);
-        else if (thread == 64) produce_v(p, &v_map, base, bars);
-        else if (thread == 96) produce_qk(p, &q_map, &k_map, base, bars);
-    } else {
-        registers_raise<kConsumerRegisters>();
-        consume(p, base, bars, group - 1, thread);
-    }
+    auto transpose = [](u32 from, u32 to, u32 warp, u32 lane) { transpose_share<D, KEYS, kTransposers>(from, to, warp, lane); };
+    auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
+    forward_roles(p, &q_map, &k_map, &v_map, transpose, consumer);
 }

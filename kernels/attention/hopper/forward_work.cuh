@@ -1,0 +1,207 @@
+// What forward.cu and forward_f16.cu share: the CTA's list of work, the warps that load and rewrite, where a consumer finds its tiles, the entry's body.
+//
+// Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
+// kVtBytes (a slot of V as consumers take it), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked, kBlocks and WS_BLOCKS; kConsumerRegisters,
+// kProducerRegisters; WS_CAUSAL and WS_TRACE.
+#pragma once
+#include "forward_rings.cuh"
+#include "params.cuh"
+#include "wgmma.cuh"
+
+struct Work {
+    i32 b, head, first_row, tiles, first_tile;
+
+    // The i-th tile of keys: from last to first, but one that every row sees whole comes before all: it gives the rows their references, and
+    // then a masked tile is like any other. (A row's only key so far is a poor reference: the next tile's recomputation cost 8 us a row tile.)
+    WS_DEV_MEMBER i32 keys_at(i32 i) const { return !WS_CAUSAL ? tiles - 1 - i : i == 0 ? first_tile : tiles - i > first_tile ? tiles - i : tiles - 1 - i; }
+};
+
+// The i-th tile of this CTA: rounds run forwards and backwards in turn, so that shares of a falling list of lengths are even.
+WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
+    const i32 total = p.row_tiles * p.Hq * p.B;
+    i32 t = i * gridDim.x + ((WS_CAUSAL && (i & 1)) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    if (t >= total) return false;
+    // Sections of heads whose K and V fit the L2 together; in a section the longest rows first.
+    const i32 per_section = p.section * p.row_tiles, section = t / per_section, heads = min(p.section, p.Hq * p.B - section * p.section);
+    t -= section * per_section;
+    const i32 m = p.row_tiles - 1 - t / heads, bh = section * p.section + t % heads;
+    w.b = bh / p.Hq;
+    w.head = bh % p.Hq;
+    w.first_row = m * ROWS;
+    const i32 last = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + min(p.Sq, w.first_row + ROWS)) : p.Sk;
+    w.tiles = last > 0 ? (last + KEYS - 1) / KEYS : 0;
+    w.first_tile = max(0, min(p.Sk, p.Sk - p.Sq + w.first_row + 1) / KEYS - 1);
+    return true;
+}
+
+WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 first, i32 head, i32 b) {
+#pragma unroll
+    for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * rows * 128, map, bar, half * 128, first, head, b);
+}
+
+// With kBlocks a tile's scale goes beside its barrier before the arrival, which lets consumers see it. It is asked for before the tile's slot is waited for, so
+// that nothing waits for it here; and the bytes are announced before the arrival, as the copy shall not wait for it either.
+WS_DEV void announce(u32 bar) {
+    if (kBlocks) mbarrier_expect_only(bar, kTileBytes);
+    else mbarrier_expect_tx(bar, kTileBytes);
+}
+
+WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars) {
+    Ring<kQStages> q;
+    Ring<kStages> k;
+    Work w;
+#if WS_BLOCKS
+    u32 n = 0;
+#endif
+    auto load_k = [&](i32 i, i32 kv_head) {
+#if WS_BLOCKS
+        const float scale = load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h + w.keys_at(i) * p.ks_t);
+#endif
+        mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
+        announce(bars.k_full(k.slot));
+        load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+#if WS_BLOCKS
+        store_shared_f32(bars.k_scale(n++), scale);
+        mbarrier_arrive(bars.k_full(k.slot));
+#endif
+        k.next();
+    };
+    constexpr i32 kEarly = kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
+    for (i32 round = 0; work_of(p, round, w); ++round) {
+        if (w.tiles == 0) continue;
+        const i32 kv_head = w.head / p.group;
+        if (kEarly) load_k(0, kv_head);
+        mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
+        mbarrier_expect_tx(bars.q_full(q.slot), kQBytes);
+#pragma unroll
+        for (i32 g = 0; g < WGS; ++g) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, bars.q_full(q.slot), 64, w.first_row + 64 * g, w.head, w.b);
+        q.next();
+#pragma unroll 1
+        for (i32 i = kEarly; i < w.tiles; ++i) load_k(i, kv_head);
+    }
+}
+
+// V does not wait for K's slots: it has a transposition before it. Packed, it needs none, and goes straight to where that would have put it. The scale of
+// the n-th tile takes the place of one eight before it, which has been read: the transposition, or this, waited for its slot of V^T.
+WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars) {
+    Ring<kPacked ? kVtStages : kVStages> v;
+    Work w;
+#if WS_BLOCKS
+    u32 n = 0;
+#endif
+    for (i32 round = 0; work_of(p, round, w); ++round) {
+        const i32 kv_head = w.head / p.group;
+#pragma unroll 1
+        for (i32 i = 0; i < w.tiles; ++i) {
+            const u32 full = kPacked ? bars.vt_full(v.slot) : bars.v_full(v.slot);
+#if WS_BLOCKS
+            const float scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h + w.keys_at(i) * p.vs_t);
+#endif
+            mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
+            announce(full);
+            if (kPacked) tma_load_4d(base + kVt + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
+            else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+#if WS_BLOCKS
+            store_shared_f32(bars.v_scale(n++), scale);
+            mbarrier_arrive(full);
+#endif
+            v.next();
+        }
+    }
+}
+
+// V as it comes to V as consumers take it, in another slot: rewrite(from, to, warp, lane) does a warp's share.
+template <typename Rewrite>
+WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane, Rewrite rewrite) {
+    Ring<kVStages> v;
+    Ring<kVtStages> vt;
+    Work w;
+    for (i32 i = 0; work_of(p, i, w); ++i) {
+        for (i32 t = 0; t < w.tiles; ++t) {
+            mbarrier_wait(bars.v_full(v.slot), v.phase);
+            mbarrier_wait(bars.vt_empty(vt.slot), vt.phase ^ 1);
+            rewrite(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kVtBytes, warp, lane);
+            fence_async_shared();
+            __syncwarp();
+            if (lane == 0) {
+                mbarrier_arrive(bars.v_empty(v.slot));
+                mbarrier_arrive(bars.vt_full(vt.slot));
+            }
+            v.next();
+            vt.next();
+        }
+    }
+}
+
+// Where a consumer warpgroup finds its n-th tile of keys, and how it gives it back.
+struct Rings {
+    const Bars& bars;
+    u32 base;
+    bool elected;
+
+    WS_DEV_MEMBER void release(u32 bar) const {
+        if (elected) mbarrier_arrive(bar);
+    }
+    WS_DEV_MEMBER u32 k_at(Place n) const { return base + kK + k_slot(n) * kTileBytes; }
+    WS_DEV_MEMBER u32 k_desc(Place n) const { return desc_low(base + kK) + k_slot(n) * (kTileBytes / 16); }
+    WS_DEV_MEMBER u32 vt_desc(Place n) const { return desc_low(base + kVt) + vt_slot(n) * (kVtBytes / 16); }
+    WS_DEV_MEMBER void wait_k(Place n) const { mbarrier_wait(bars.k_full(k_slot(n)), k_phase(n)); }
+    WS_DEV_MEMBER void wait_vt(Place n) const { mbarrier_wait(bars.vt_full(vt_slot(n)), vt_phase(n)); }
+    WS_DEV_MEMBER void release_k(Place n) const { release(bars.k_empty(k_slot(n))); }
+    WS_DEV_MEMBER void release_vt(Place n) const { release(bars.vt_empty(vt_slot(n))); }
+    // Neither looked at.
+    WS_DEV_MEMBER void pass_over(Place n) const {
+        wait_k(n);
+        release_k(n);
+        wait_vt(n);
+        release_vt(n);
+    }
+};
+
+// Cycles of one warp of each consumer, by phase: K awaited, scores, softmax, V awaited, values and folding, all else; then the total in ns.
+#if WS_TRACE
+#define LAP(i) do { const u32 now = clock(); laps[i] += now - lap; lap = now; } while (0)
+#else
+#define LAP(i)
+#endif
+
+#if WS_TRACE
+WS_DEV u64 nanoseconds() {
+    u64 t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+}
+WS_DEV void write_laps(const Params& p, u32 group, const u32 (&laps)[6], u64 ns, u32 tiles) {
+    u32* to = reinterpret_cast<u32*>(p.partial) + (blockIdx.x * WGS + group) * 8;
+    for (i32 j = 0; j < 6; ++j) to[j] = laps[j];
+    to[6] = static_cast<u32>(ns);
+    to[7] = tiles;
+}
+#endif
+
+// The entry's body: group 0 loads and rewrites, each other group is consume(base, bars, group, thread).
+template <typename Rewrite, typename Consume>
+WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorMap* k_map, const TensorMap* v_map, Rewrite rewrite, Consume consume) {
+    extern __shared__ __align__(1024) u8 smem[];
+    const u32 base = smem_addr(smem), group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0), thread = threadIdx.x % 128;   // a shuffle tells the compiler that all lanes have the same
+    const Bars bars{base + kBars};
+    if (threadIdx.x == 0) {
+        for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
+        for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.k_full(i), 1), mbarrier_init(bars.k_empty(i), 4 * WGS);
+        for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), kTransposers);
+        for (u32 i = 0; i < kVtStages; ++i) mbarrier_init(bars.vt_full(i), kPacked ? 1 : kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);
+        mbarrier_init_fence();
+    }
+    __syncthreads();
+    let_next_kernel_start();
+    wait_for_earlier_kernels();
+    if (group == 0) {
+        registers_lower<kProducerRegisters>();
+        if (!kPacked && thread / 32 < kTransposers) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite);
+        else if (thread == 64) produce_v(p, v_map, base, bars);
+        else if (thread == 96) produce_qk(p, q_map, k_map, base, bars);
+    } else {
+        registers_raise<kConsumerRegisters>();
+        consume(base, bars, group - 1, thread);
+    }
+}
