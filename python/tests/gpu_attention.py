@@ -7,7 +7,7 @@ From an installed wheel: python3 python/tests/installed.py WHEEL --gpu [the same
 Each as one command, prebuilt kernels in the cache beforehand:
     ... gpu_attention.py --cases 2000 --seconds 120                              the property test
     ... gpu_attention.py --only repeats --launches 100000                        bit-identical on two streams at once
-    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,portable,ada,varlen,decode,packed,pack,quantise
+    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,f16,portable,ada,varlen,decode,packed,pack,quantise
     (also --tool initcheck, synccheck, racecheck)
 
 Needs torch and a Hopper GPU. Prints each failure with the case that makes it again, then counts; exit code 1 if any failed.
@@ -129,6 +129,71 @@ def ada_case(r, g):
         c = w._plan.ada(w._heuristic.choose_portable(s), s.D)
         return dataclasses.replace(c, defines=c.defines + (("WS_E4M3", 1),))
     return dense_case(r, g, choice)
+
+
+def chosen(B, Hq, Hkv, Sq, Sk, D, causal):
+    """The kernel that runs this on this card, with scales of whole heads and without log-sum-exp."""
+    return w._heuristic.choose(w._heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal), w._plan.sms(torch.device(dev, torch.cuda.current_device()))).file
+
+
+def rising(r, g, B, Hq, Hkv, Sq, Sk):
+    """Queries and keys whose scores rise with the keys, or fall: maxima come late, whichever way a kernel runs."""
+    u = F.normalize(torch.randn(64, device=dev, generator=g), dim=0)
+    level = torch.rand(Sk, device=dev, generator=g).sort(descending=r.random() < 0.5)[0] * r.choice((5, 20, 60))
+    noise = lambda *shape: 0.5 * torch.randn(*shape, device=dev, generator=g)
+    return 8 * u + noise(B, Hq, Sq, 64), level[:, None] * u + noise(B, Hkv, Sk, 64)
+
+
+def f16_case(r, g):
+    """The kernel whose weights are FP16 (D 64, scales of whole heads, no log-sum-exp), beside the one that runs where the log-sum-exp is wanted."""
+    while True:
+        Hkv, group, B, causal = r.choice((1, 2, 3)), r.choice((1, 1, 2, 4)), r.choice((1, 2, 3)), r.random() < 0.5
+        Sq, Sk = r.choice(((r.randint(1025, 2300),) * 2, (r.randint(65, 1500), r.randint(1025, 3000)), (r.randint(1500, 3000), r.randint(1025, 1500)), (r.randint(700, 1100), r.randint(300, 1024))))
+        if B * Hkv * group <= 12 and chosen(B, Hkv * group, Hkv, Sq, Sk, 64, causal) == "forward_f16":
+            break
+    what, dist = r.choice(("random", "random", "random", "rising", "ones", "nan in q", "nan in k")), r.choice(("normal", "outliers", "shifted"))
+    kinds, hows = [r.choice(("tensor", "head")) for _ in range(3)], [r.choice(("plain", "bshd", "bshd", "sliced", "odd")) for _ in range(3)]
+    dtype, scale = r.choice((torch.bfloat16, torch.float16, E4)), r.choice((None, 0.05)) if what == "random" else None
+    out_scale = None if dtype != E4 else 0.5 if what == "ones" else 0.02
+    case = (B, Hkv, group, Sq, Sk, causal, what, dist, kinds, hows, dtype, scale)
+    q, k, v = (draw(s, dist, g) for s in ((B, Hkv * group, Sq, 64), (B, Hkv, Sk, 64), (B, Hkv, Sk, 64)))
+    if what == "rising":
+        q, k = rising(r, g, B, Hkv * group, Hkv, Sq, Sk)
+    elif what == "ones":
+        k = k[:, :, :1].expand_as(k).contiguous()
+    (q8, qs, q), (k8, ks, k), (v8, vs, v) = (quantised(x, kind) for x, kind in zip((q, k, v), kinds))
+    if what == "ones":
+        v8, vs, v = torch.ones_like(v).to(E4), torch.ones_like(vs), torch.ones_like(v)
+    spoilt = torch.zeros(B, Hkv * group, Sq, dtype=torch.bool, device=dev)   # rows that are to be NaN
+    b, code = r.randrange(B), r.choice((0x7F, 0xFF))
+    if what == "nan in q":
+        h, i = r.randrange(Hkv * group), r.randrange(max(0, Sq - Sk) if causal else 0, Sq)
+        q8.view(torch.uint8)[b, h, i, r.randrange(64)] = code
+        spoilt[b, h, i] = True
+    elif what == "nan in k":
+        h, j = r.randrange(Hkv), r.choice((Sk - 1, r.randrange(Sk), 0))
+        k8.view(torch.uint8)[b, h, j, r.randrange(64)] = code
+        spoilt[b, h * group:(h + 1) * group, max(0, j - (Sk - Sq)) if causal else 0:] = True
+    t, options = [layout(x, how) for x, how in zip((q8, k8, v8), hows)] + [qs, ks, vs], dict(causal=causal, softmax_scale=scale, out_dtype=dtype, out_scale=out_scale)
+    calls = [lambda: w.sdpa_fp8(*t, **options), lambda: w.sdpa_fp8(*t, **options, return_lse=True)]
+    first = r.randrange(2)   # a plan of the one must not serve the other
+    results = {n: calls[n]() for n in (first, 1 - first)}
+    out, (beside, lse) = results[0], results[1]
+    if not torch.equal(calls[0]().view(torch.uint8), out.view(torch.uint8)):
+        return "the second call differs", case
+    want, want_lse = oracle(q, k, v, causal, scale or 0.125)
+    if what.startswith("nan"):
+        nan = torch.isnan(out.double())
+        if not nan[spoilt].all():
+            return f"{int((~nan[spoilt]).sum())} values of rows that see a NaN are none", case
+        if nan[~spoilt].any():
+            return f"{int(nan[~spoilt].any(-1).sum())} rows that see no NaN are NaN", case
+        mend = lambda x: torch.where(spoilt[..., None], (want / (out_scale or 1.0)).clamp(-448, 448).to(x.dtype).double(), x.double()).to(x.dtype)
+        return judge(mend(out), None, want, want_lse, out_scale), case
+    if what == "ones" and float((out.double() * (out_scale or 1.0) - want).abs().max()) > 1e-3:
+        return f"values of one are off by {float((out.double() * (out_scale or 1.0) - want).abs().max()):.5f}", case
+    return (judge(out, None, want, want_lse, out_scale) or judge(beside, lse, want, want_lse, out_scale)
+            or judge(out, None, beside.double() * (out_scale or 1.0), want_lse, out_scale)), case
 
 
 def varlen_case(r, g):
@@ -313,7 +378,7 @@ def dropin_case(r, g):
     return None if out.dtype == dtype and out.shape == want.shape and rel < 0.08 else f"{out.dtype}, relF {rel:.4f}", (D, group, Sq, Sk, causal, dtype)
 
 
-CASES = dict(dense=dense_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
+CASES = dict(dense=dense_case, f16=f16_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
 
 
 def inputs(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64):
@@ -322,19 +387,21 @@ def inputs(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64):
 
 def check_graph():
     """Captured, replayed on new values; decoding follows the lengths of each replay; a first call may come inside of a capture."""
-    for shape in (dict(), dict(Sq=1, Sk=9000, Hq=32), dict(B=2, Sq=40, Sk=3000, Hkv=2), dict(Sq=3000, Sk=3000, D=128)):
+    for shape in (dict(), dict(Sq=1, Sk=9000, Hq=32), dict(B=2, Sq=40, Sk=3000, Hkv=2), dict(Sq=3000, Sk=3000, D=128), dict(Sq=3000, Sk=3000)):
         t = inputs(**shape)
         w.sdpa_fp8(*t)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             out = w.sdpa_fp8(*t)
             again = w.sdpa_fp8(*t)
+            both = w.sdpa_fp8(*t, return_lse=True)   # may be another kernel
         t[0].view(torch.uint8).copy_(inputs(**shape)[0].view(torch.uint8))
         for _ in range(3):
             graph.replay()
         torch.cuda.synchronize()
         want = w.sdpa_fp8(*t)
         assert torch.equal(out, want) and torch.equal(again, want), shape
+        assert all(map(torch.equal, both, w.sdpa_fp8(*t, return_lse=True))), shape
     x = [torch.randn(1, 4, 2304, 64, device=dev, dtype=torch.bfloat16) for _ in range(3)]
     w.sdpa(*x)
     graph = torch.cuda.CUDAGraph()
@@ -360,7 +427,7 @@ def check_graph():
 
 def check_streams():
     """Two streams at once, then threads of their own: the same bits every time."""
-    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2))
+    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=700, Sk=1300))
     sets = [inputs(**s) for s in shapes]
     want = [w.sdpa_fp8(*t) for t in sets]
     torch.cuda.synchronize()
@@ -383,7 +450,7 @@ def check_streams():
 
 def check_repeats():
     """LAUNCHES launches of each regime, half on each of two streams at once, by graphs of 50: the same bits every time."""
-    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=300, Sk=600, D=256))
+    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=300, Sk=600, D=256), dict(Sq=1300, Sk=1500))
     calls = [(s, lambda causal, t=inputs(**s): w.sdpa_fp8(*t, causal=causal)) for s in shapes]
     for D in (64, 128, 256):   # scales by block, and V^T
         x = [torch.randn(1, 8, n, D, device=dev, dtype=torch.bfloat16) for n in (700, 2100, 2100)]
@@ -430,11 +497,12 @@ def check_zero_scales():
                         s[:, 0] = 0
                     codes.append(c), scales.append(s), values.append(c.double() * wide_scale(s, S).double())
                 for causal in (False, True):
-                    out, lse = w.sdpa_fp8(*codes, *scales, causal=causal, return_lse=True)
-                    why = judge(out, lse, *oracle(*values, causal, D ** -0.5))
-                    assert not why, (shape, kind, "qkv"[zero], causal, why)
-                    if zero == 2:
-                        assert (out[:, 0] == 0).all(), (shape, kind, causal, "values of scale 0")
+                    want = oracle(*values, causal, D ** -0.5)
+                    for out, lse in (w.sdpa_fp8(*codes, *scales, causal=causal, return_lse=True), (w.sdpa_fp8(*codes, *scales, causal=causal), None)):
+                        why = judge(out, lse, *want)
+                        assert not why, (shape, kind, "qkv"[zero], causal, lse is None, why)
+                        if zero == 2:
+                            assert (out[:, 0] == 0).all(), (shape, kind, causal, lse is None, "values of scale 0")
 
 
 def check_compile():
@@ -442,6 +510,9 @@ def check_compile():
     for f in (lambda *a: w.sdpa_fp8(*a, causal=True) * 2, lambda *a: w.sdpa_fp8(*a, return_lse=True)[1] + 1,
               lambda q, k, v, qs, ks, vs: w.sdpa_fp8_packed(q, w.pack_kv(k.to(torch.bfloat16), v.to(torch.bfloat16)), qs)):
         assert torch.allclose(torch.compile(f, fullgraph=True, backend="aot_eager")(*t), f(*t), atol=1e-3)
+    long = inputs(Sq=1200, Sk=1200)   # one kernel with the log-sum-exp, another one without
+    f = lambda *a: (w.sdpa_fp8(*a), *w.sdpa_fp8(*a, return_lse=True), w.sdpa_fp8(*a))
+    assert all(map(torch.equal, torch.compile(f, fullgraph=True, backend="aot_eager")(*long), f(*long)))
     for S in (2304, 256):   # packed, and by heads' scales
         x = [torch.randn(1, 4, S, 64, device=dev, dtype=torch.float16) for _ in range(3)]
         assert torch.allclose(torch.compile(lambda *a: w.sdpa(*a), fullgraph=True, backend="aot_eager")(*x), w.sdpa(*x), atol=1e-3)

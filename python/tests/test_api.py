@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import sys
+import threading
 import unittest
 import unittest.mock as mock
 import warnings
@@ -281,6 +282,78 @@ class Gradients(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "^v_cache requires"):
                 w.decode_fp8(e(4, 8, 1, 128), e(4, 50, 2, 128), code(4, 50, 2, 128), s, s, s, cu)
             self.assertFalse(w.quantize_fp8(one(1, 1, 8, 64))[0].requires_grad)
+
+
+class Plans(unittest.TestCase):
+    """Calls up to the driver, which a record stands in for, as the CPU does for the device."""
+
+    def setUp(self):
+        self.launched = launched = []
+
+        class Launch:
+            def __init__(self, kernel, grid, block, arguments):
+                self.kernel, self.params = kernel, arguments[0]
+
+            def __call__(self, stream):
+                launched.append((self.kernel.choice, bool(self.params.lse)))
+        call, plan = w._call, w._plan
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.loaded = mock.Mock(side_effect=lambda choice, device, entry=None: mock.Mock(choice=choice, dependent=False))
+        for owner, name, new in ((torch.Tensor, "is_cuda", True), (call, "_local", threading.local()), (call, "current_device", lambda: None), (plan, "sms", lambda device: 132),
+                                 (plan, "_current_stream", lambda index: 0), (plan._driver, "bind_context", lambda index: None), (plan._driver, "Launch", Launch),
+                                 (plan._driver, "encode_tensor_map", lambda *a: None), (plan._kernels, "kernel", self.loaded), (torch.cuda, "device", lambda d: contextlib.nullcontext())):
+            stack.enter_context(mock.patch.object(owner, name, new, create=True))
+
+    def dense(self, B=2, H=8, S=2000, D=64, blocks=False):
+        q, k, v = (torch.zeros(B, H, S, D, dtype=torch.uint8).view(torch.float8_e4m3fn) for _ in range(3))   # no tensor twice: such a call gets no guard
+        return [q, k, v, torch.ones(()), torch.ones(B, H), torch.ones(B, H, -(-S // 128)) if blocks else torch.ones(B, H)]
+
+    def files(self):
+        said, self.launched[:] = [(c.file, lse) for c, lse in self.launched], []
+        return said
+
+    def test_a_log_sum_exp_that_is_wanted_changes_the_plan(self):
+        t = self.dense()
+        for again in range(3):   # new, by the layout's guard, and after a call of the other kind
+            for lse in (False, True, True, False):
+                result = w.sdpa_fp8(*t, return_lse=lse)
+                self.assertEqual(isinstance(result, tuple), lse)
+                self.assertEqual(self.files(), [("forward", True) if lse else ("forward_f16", False)], again)
+        self.assertEqual(self.loaded.call_count, 2)
+        for lse in (True, False):   # as ops do it, which remember nothing but plans
+            out, sums = w._ops._sdpa_fp8(*t, return_lse=lse)
+            self.assertEqual(self.files(), [("forward", True) if lse else ("forward_f16", False)])
+            self.assertEqual(tuple(sums.shape), (2, 8, 2000) if lse else (0,))
+        self.assertEqual(self.loaded.call_count, 2)
+
+    def test_other_calls_get_one_kernel_with_and_without(self):
+        for t, file in ((self.dense(D=128), "forward"), (self.dense(blocks=True), "forward"), (self.dense(S=300, B=1), "tiny")):
+            for lse in (False, True):
+                w.sdpa_fp8(*t, causal=True, return_lse=lse)
+                self.assertEqual(self.files(), [(file, lse)])
+
+    def test_what_was_packed_with_row_major_values_asks_for_what_its_caller_wants(self):
+        x = torch.zeros(2, 8, 2000, 64, dtype=torch.uint8).view(torch.float8_e4m3fn)
+        kv = w.PackedKV(x, x, torch.ones(2, 8), torch.ones(2, 8), torch.ones(2, 8, 64), torch.ones(2, 8, 64))
+        for lse in (False, True, False):
+            w.sdpa_fp8_packed(x, kv, torch.ones(()), return_lse=lse)
+            self.assertEqual(self.files(), [("forward", True) if lse else ("forward_f16", False)])
+        kv = kv._replace(v_t=torch.zeros(2, 8, 64, 2048, dtype=torch.uint8).view(torch.float8_e4m3fn))
+        with mock.patch.object(w._call, "packed_fits", lambda *a: True):
+            for lse in (False, True, False):
+                w.sdpa_fp8_packed(x, kv, torch.ones(()), return_lse=lse)
+                self.assertEqual(self.files(), [("forward", lse)])
+
+    def test_the_launcher_is_taught_both(self):
+        """The native launcher's key holds the options that a plan is taught under."""
+        taught = mock.Mock(add=mock.Mock(return_value=True))
+        self.loaded.side_effect = lambda choice, device, entry=None: mock.Mock(choice=choice, dependent=True)
+        with mock.patch.object(w._call, "launcher", taught):
+            for lse in (False, True):
+                w._call._checked(*self.dense(), False, None, torch.bfloat16, None, lse, "default", None)
+        first, second = (c.args for c in taught.add.call_args_list)   # tensors, options, function, grid, block, bytes, params, maps, out, lse, ...
+        self.assertEqual((first[1][4], second[1][4], first[9], tuple(second[9].shape)), (False, True, None, (2, 8, 2000)))
 
 
 class Values(unittest.TestCase):

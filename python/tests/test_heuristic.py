@@ -16,7 +16,14 @@ ROWS = [
     ((1, 8, 8, 512, 512, 64, False, True), "tiny"),
     ((2, 8, 8, 256, 256, 64, True, True), "tiny"),
     ((1, 8, 8, 512, 512, 128, False, True), "tiny"),
-    ((2, 8, 8, 2048, 2048, 64, False, True), "forward"),
+    ((2, 8, 8, 2048, 2048, 64, False, True), "forward_f16"),
+    ((2, 8, 8, 2048, 2048, 64, True, True), "forward_f16"),
+    ((2, 8, 8, 2048, 2048, 64, False, True, False, True), "forward"),   # with log-sum-exp
+    ((2, 8, 8, 2048, 2048, 64, False, False), "forward"),
+    ((2, 8, 8, 2048, 2048, 64, True, True, True), "forward"),
+    ((2, 8, 8, 2048, 2048, 128, False, True), "forward"),
+    ((1, 8, 8, 512, 512, 64, False, True, False, True), "tiny"),
+    ((8, 64, 2, 1, 16384, 64, False, True), "split"),
     ((4, 16, 16, 4096, 4096, 128, True, True), "forward"),
     ((1, 8, 8, 16384, 16384, 256, False, True), "forward"),
     ((1, 32, 8, 1, 131072, 128, False, True), "decode"),
@@ -46,7 +53,7 @@ class Choice(unittest.TestCase):
     def test_scales_by_block_and_packed_values_change_the_instance_alone(self):
         for D in (64, 128, 256):
             for causal in (False, True):
-                of = lambda **named: h.choose(h.Shape(4, 16, 16, 4096, 4096, D, causal, **named))
+                of = lambda **named: h.choose(h.Shape(4, 16, 16, 4096, 4096, D, causal, lse=True, **named))
                 plain, blocks, packed = of(), of(plain=False), of(packed=True)
                 rest = lambda c, *more: [d for d in c.defines if d[0] not in ("WS_BLOCKS", "WS_PACKED", *more)]
                 self.assertEqual([d for d in blocks.defines if d[0] in ("WS_BLOCKS", "WS_PACKED")], [("WS_BLOCKS", 1)])
@@ -55,6 +62,41 @@ class Choice(unittest.TestCase):
                 self.assertEqual(rest(packed, "WS_TURNS", "WS_WIDE"), rest(plain, "WS_TURNS", "WS_WIDE"))
                 self.assertEqual((plain.grid, plain.row_tiles, plain.section), (packed.grid, packed.row_tiles, packed.section))
                 self.assertLessEqual(packed.shared_bytes, 232448)
+
+    def test_the_log_sum_exp_changes_the_kernel_at_64_dimensions_alone(self):
+        """Weights that are linear between powers of two give right outputs, and wrong log-sum-exps."""
+        for D in (64, 128, 256):
+            for Sq in (1, 40, 300, 2048, 5000):
+                for causal in (False, True):
+                    for plain, packed in ((True, False), (False, False), (True, True)):
+                        without, with_lse = (h.choose(h.Shape(2, 16, 8, Sq, 4096, D, causal, plain, packed, lse)) for lse in (False, True))
+                        with self.subTest(D=D, Sq=Sq, causal=causal, plain=plain, packed=packed):
+                            self.assertNotEqual(with_lse.file, "forward_f16")
+                            if without != with_lse:
+                                self.assertEqual((D, plain, packed, without.file, with_lse.file), (64, True, False, "forward_f16", "forward"))
+                            self.assertEqual(without.file == "forward_f16", D == 64 and plain and not packed and with_lse.file == "forward")
+
+    def test_two_or_three_consumers_at_64_dimensions(self):
+        """Whichever has less to do, a round of two costing 1,315 and one of three 1,670 cycles a tile; causal two where row tiles are few."""
+        # B, H, Sq, causal, SMs -> consumers, CTAs, row tiles
+        rows = [((1, 132, 128, False, 132), (2, 132, 1)), ((1, 132, 129, False, 132), (3, 132, 1)), ((1, 132, 192, False, 132), (3, 132, 1)), ((1, 132, 193, False, 132), (2, 132, 2)),
+                ((1, 132, 256, False, 132), (2, 132, 2)), ((1, 132, 257, False, 132), (3, 132, 2)), ((4, 16, 4096, False, 132), (3, 132, 22)), ((1, 8, 2048, False, 132), (2, 128, 16)),
+                ((1, 11, 24 * 192 - 1, True, 132), (3, 132, 24)), ((1, 11, 23 * 192, True, 132), (2, 132, 35)), ((4, 16, 4096, True, 132), (3, 132, 22)), ((1, 11, 23 * 192, True, 114), (3, 114, 23))]
+        for (B, H, Sq, causal, sms), want in rows:
+            c = h.choose_forward_f16(h.Shape(B, H, H, Sq, 4096, 64, causal), sms=sms)
+            with self.subTest(B=B, H=H, Sq=Sq, causal=causal, sms=sms):
+                self.assertEqual((dict(c.defines)["WS_WGS"], c.grid[0], c.row_tiles), want)
+                self.assertEqual(c.block, 128 * (want[0] + 1))
+
+    def test_memory_and_names_of_the_kernel_with_weights_in_f16(self):
+        for wgs, shared in ((2, 131328), (3, 139520)):
+            for causal in (False, True):
+                s = h.Shape(2, 8, 8, 3000, 3000, 64, causal)
+                c, traced = h.choose_forward_f16(s, wgs), h.choose_forward_f16(s, wgs, trace=1)
+                self.assertEqual((c.name, c.shared_bytes, c.boxes, c.partial_floats), (f"forward_f16_d64_wgs{wgs}_causal{int(causal)}", shared, (64, 128), 0))
+                self.assertLessEqual(c.shared_bytes, 232448)
+                self.assertEqual((traced.name, traced.partial_floats), (c.name + "_trace1", c.grid[0] * wgs * 8))
+                self.assertEqual(c.section, h.choose_forward(s).section)
 
     def test_packed_values_fit_where_the_kernel_that_takes_them_would_be_chosen(self):
         for shape, fits in (((1, 8, 8, 512, 512, 64, False), False), ((1, 32, 8, 1, 131072, 128, False), False), ((8, 64, 2, 1, 16384, 128, False), False),
@@ -66,8 +108,8 @@ class Choice(unittest.TestCase):
             for B, Hq, Hkv in ((1, 1, 1), (3, 8, 2), (64, 32, 8)):
                 for Sq in (1, 3, 65, 512, 5000):
                     for Sk in (1, 77, 512, 4096, 100000):
-                        for plain in (True, False):
-                            c = h.choose(h.Shape(B, Hq, Hkv, Sq, Sk, D, Sq > 4, plain))
+                        for plain, lse in ((True, False), (True, True), (False, False)):
+                            c = h.choose(h.Shape(B, Hq, Hkv, Sq, Sk, D, Sq > 4, plain, lse=lse))
                             with self.subTest(c=c):
                                 self.assertLessEqual(c.shared_bytes, 232448)
                                 self.assertTrue(0 < c.block <= 1024 and all(0 < g < 2**31 for g in c.grid))

@@ -11,7 +11,7 @@ def asked(h, shapes=20_000, seed=1):
     length = lambda: dice.choice([dice.randint(1, 64), dice.randint(1, 600), dice.randint(1, 5000), 2 ** dice.randint(0, 17), 2 ** dice.randint(5, 17) + dice.randint(-3, 3)])
     for _ in range(shapes):
         Hkv, group = dice.choice([1, 2, 3, 5, 8, 32]), dice.choice([1, 1, 1, 2, 3, 4, 5, 8, 16, 64])
-        s = h.Shape(dice.choice([1, 2, 3, 8, 64, 500]), Hkv * group, Hkv, length(), length(), dice.choice([64, 128, 256]), dice.random() < 0.5, dice.random() < 0.7)
+        s = h.Shape(dice.choice([1, 2, 3, 8, 64, 500]), Hkv * group, Hkv, length(), length(), dice.choice([64, 128, 256]), dice.random() < 0.5, dice.random() < 0.7, lse=dice.random() < 0.3)
         sms, kind = dice.choice([132, 132, 114, 78, 144]), dice.randrange(3)
         found.add(("sm_90a", f"{h.choose(s, sms).name}_out{kind}"))
         found.add(("sm_90a", f"{h.choose_ragged(s, sms).name}_out{kind}"))

@@ -51,7 +51,7 @@ typedef struct {
     uint64_t k_scale;
     uint64_t v_scale;
     uint64_t out;                 /* (batch, heads_q, seqlen_q, head_dim), contiguous */
-    uint64_t lse;                 /* f32 (batch, heads_q, seqlen_q), natural logarithm, or 0 */
+    uint64_t lse;                 /* f32 (batch, heads_q, seqlen_q), natural logarithm, or 0; a launch with it may be another kernel's than one without, and take longer */
     uint64_t scratch;             /* what ws_attention_workspace says; may be 0 if that is 0 */
     uint64_t counters;            /* 32-bit words, zero before the first launch; every launch leaves them zero */
     uint64_t v_mean;              /* with packed_values: f32 (batch, heads_kv, head_dim), added to rows that see a key, or 0 */

@@ -51,7 +51,7 @@ pub struct CPointers {
     v_scale: u64,
     /// (batch, heads_q, seqlen_q, head_dim), contiguous
     out: u64,
-    /// f32 (batch, heads_q, seqlen_q), natural logarithm, or 0
+    /// f32 (batch, heads_q, seqlen_q), natural logarithm, or 0; a launch with it may be another kernel's than one without, and take longer
     lse: u64,
     /// what ws_attention_workspace says; may be 0 if that is 0
     scratch: u64,

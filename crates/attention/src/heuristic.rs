@@ -25,8 +25,11 @@ pub struct Shape {
     pub plain: bool,
     /// V comes transposed, in whole tiles.
     pub packed: bool,
+    /// The log-sum-exp is wanted.
+    pub lse: bool,
 }
 
+/// Without the log-sum-exp: launches say whether they want it, problems do not.
 impl From<&Problem> for Shape {
     fn from(p: &Problem) -> Shape {
         Shape {
@@ -39,6 +42,7 @@ impl From<&Problem> for Shape {
             mask: p.mask,
             plain: p.plain_scales(),
             packed: p.packed_values,
+            lse: false,
         }
     }
 }
@@ -119,13 +123,14 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
         (_, ..=16) => choose_decode(s, sms),
         (_, 17..=64) if s.seqlen_k > 1024 => choose_stream(s, sms),
         (Some(_), _) => choose_split(s),
+        (None, _) if takes_forward_f16(s) => choose_forward_f16(s, sms),
         (None, _) => choose_forward(s, sms),
     }
 }
 
-/// Whether packed values are worth their kernel: where row-major ones with a scale for each head would get it too.
+/// Whether packed values are worth their kernel: where row-major ones with a scale for each head and a log-sum-exp would get it too.
 pub fn packed_fits(s: &Shape, sms: u32) -> bool {
-    choose(&Shape { plain: true, packed: false, ..*s }, sms).instance.file == "forward"
+    choose(&Shape { plain: true, packed: false, lse: true, ..*s }, sms).instance.file == "forward"
 }
 
 fn split_defines(s: &Shape, keys: u32, groups: u32, stages: u32, stream: u32, poly: u32) -> Vec<(&'static str, u32)> {
@@ -321,10 +326,25 @@ fn forward_shared(s: &Shape, groups: u32, plain: bool) -> u32 {
     q * 64 * groups * s.head_dim + others * 128 * s.head_dim + 256 + scales
 }
 
+/// Row tiles of so many consumers, of all heads.
+fn row_tiles(s: &Shape, groups: u32) -> u32 {
+    s.seqlen_q.div_ceil(64 * groups) * s.heads_kv * s.group * s.batch
+}
+
+/// How many heads share the L2 at a time: roughly, under 8k keys; few sections, as each leaves the SMs uneven at its end.
+fn section(s: &Shape) -> u32 {
+    if s.mask == Mask::Full {
+        return 1;
+    }
+    let heads = s.heads_kv * s.group * s.batch;
+    let l2_bytes: u64 = if s.seqlen_k < 8192 { 80 << 20 } else { 1 << 50 };
+    let kv_bytes = 2 * u64::from(heads) * u64::from(s.seqlen_k) * u64::from(s.head_dim);
+    heads.div_ceil(kv_bytes.div_ceil(l2_bytes).max(1) as u32)
+}
+
 /// Many queries over many keys.
 fn choose_forward(s: &Shape, sms: u32) -> Choice {
-    let heads = s.heads_kv * s.group * s.batch;
-    let tiles_of = |groups: u32| s.seqlen_q.div_ceil(64 * groups) * heads;
+    let tiles_of = |groups: u32| row_tiles(s, groups);
     // Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
     let few = s.mask == Mask::Causal && tiles_of(3) < 2 * sms;
     // Four consumers want 1.45 times as long as three for a third more rows; causal, where they keep apart better, 1.25 times.
@@ -339,10 +359,6 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     // Scales by block take any layout of them, and at D 128 without a mask their code is 3% faster over few keys, 1% slower over 16,384.
     let plain = s.plain && !(s.head_dim == 128 && s.mask == Mask::Full && s.seqlen_k <= 2048);
     let serial = groups == 4; // their registers do not hold all scores of a tile
-    // Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
-    let l2_bytes: u64 = if s.seqlen_k < 8192 { 80 << 20 } else { 1 << 50 };
-    let kv_bytes = 2 * u64::from(heads) * u64::from(s.seqlen_k) * u64::from(s.head_dim);
-    let section = heads.div_ceil(kv_bytes.div_ceil(l2_bytes).max(1) as u32);
     let mut defines =
         vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
     // Consumers in turns: 2 to 8% faster causal and at D 256 (where V comes packed causal only), 1 to 2% slower elsewhere.
@@ -369,7 +385,36 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let mut choice =
         Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s, groups, plain));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
-    choice.section = if s.mask == Mask::Causal { section } else { 1 };
+    choice.section = section(s);
+    choice.boxes = Some((64, 128));
+    choice
+}
+
+/// Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16, and barriers.
+fn forward_f16_shared(groups: u32) -> u32 {
+    2 * 64 * groups * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256
+}
+
+/// Whether forward_f16.cu runs it: its weights are linear between powers of two, which outputs hardly see, and log-sum-exps would (3%).
+fn takes_forward_f16(s: &Shape) -> bool {
+    s.head_dim == 64 && s.plain && !s.packed && !s.lse
+}
+
+/// Many queries over many keys at D 64, with scales of a whole head, and no log-sum-exp.
+fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
+    // Cycles of a tile of keys, for two and for three consumers.
+    let cost = |groups: u32, cycles: u64| cycles * u64::from(row_tiles(s, groups).div_ceil(sms));
+    let two = match s.mask {
+        // Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
+        Mask::Causal => row_tiles(s, 3) < 2 * sms,
+        Mask::Full => cost(2, 1315) < cost(3, 1670),
+    };
+    let groups = if two { 2 } else { 3 };
+    let defines = vec![("WS_D", 64), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
+    let ctas = row_tiles(s, groups).min(sms);
+    let mut choice = Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups));
+    choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
+    choice.section = section(s);
     choice.boxes = Some((64, 128));
     choice
 }

@@ -39,9 +39,21 @@ pub fn instances() -> Vec<Instance> {
                 for seqlen_q in lengths_q {
                     for seqlen_k in lengths_k {
                         for mask in [Mask::Full, Mask::Causal] {
-                            for (plain, packed) in [(true, false), (false, false), (true, true)] {
-                                let shape =
-                                    Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed };
+                            let shape = Shape {
+                                batch,
+                                heads_kv,
+                                group,
+                                seqlen_q,
+                                seqlen_k,
+                                head_dim,
+                                mask,
+                                plain: true,
+                                packed: false,
+                                lse: false,
+                            };
+                            let blocks = Shape { plain: false, ..shape };
+                            for shape in [shape, Shape { lse: true, ..shape }, blocks, Shape { packed: true, ..shape }]
+                            {
                                 found.insert(heuristic::choose(&shape, heuristic::SMS).instance);
                             }
                         }

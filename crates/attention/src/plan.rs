@@ -34,7 +34,8 @@ pub struct Pointers {
     pub v_scale: DevicePtr,
     /// (batch, heads_q, seqlen_q, head_dim), contiguous, on 16 bytes.
     pub out: DevicePtr,
-    /// f32 (batch, heads_q, seqlen_q), if wanted: natural logarithm of the sum of exponentials, -inf where no key is seen.
+    /// f32 (batch, heads_q, seqlen_q), if wanted: natural logarithm of the sum of exponentials, -inf where no key is seen. Where the fastest kernel
+    /// does not know it well enough, another one runs then.
     pub lse: Option<DevicePtr>,
     /// [`Workspace::scratch_bytes`] of anything, on 16 bytes.
     pub scratch: DevicePtr,
@@ -49,13 +50,29 @@ pub struct Workspace {
     pub counters: u32,
 }
 
+/// A kernel, its grid and parameters.
+#[derive(Debug, Clone, PartialEq)]
+struct Way {
+    choice: Choice,
+    params: Params,
+}
+
+impl Way {
+    fn new(problem: &Problem, mut choice: Choice) -> Way {
+        choice.instance = choice.instance.with_output(problem.output.kind() as u32);
+        let params = Params::new(problem, &choice);
+        Way { choice, params }
+    }
+}
+
 /// A checked problem with its kernel, grid and parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     problem: Problem,
-    choice: Choice,
     target: &'static str,
-    params: Params,
+    way: Way,
+    /// That of launches that ask for the log-sum-exp, where it is another one.
+    lse: Option<Way>,
 }
 
 impl Plan {
@@ -80,14 +97,27 @@ impl Plan {
             let keys = if problem.head_dim == 256 { 32 } else { 64 };
             choice.shared_bytes = (64 + 4 * keys) * problem.head_dim;
         }
-        choice.instance = choice.instance.with_output(problem.output.kind() as u32);
-        let params = Params::new(problem, &choice);
-        Ok(Plan { problem: *problem, choice, target, params })
+        let way = Way::new(problem, choice);
+        let lse = (target == HOPPER)
+            .then(|| Way::new(problem, heuristic::choose(&Shape { lse: true, ..shape }, device.sms)))
+            .filter(|other| other.choice != way.choice);
+        Ok(Plan { problem: *problem, target, way, lse })
     }
 
-    /// The kernel and its launch.
+    /// The kernel and its launch, of launches without log-sum-exp.
     pub fn choice(&self) -> &Choice {
-        &self.choice
+        &self.way.choice
+    }
+
+    /// The same of launches with it: another one where the fastest kernel does not know it well enough.
+    pub fn choice_with_lse(&self) -> &Choice {
+        &self.lse.as_ref().unwrap_or(&self.way).choice
+    }
+
+    /// The plan all of whose launches are made as those with log-sum-exp: for [`Plan::load_image`].
+    pub fn with_lse(mut self) -> Plan {
+        self.way = self.lse.take().unwrap_or(self.way);
+        self
     }
 
     /// What its machine code is for: `sm_90a`, `sm_89`, `sm_80`, or `compute_80`, which is PTX.
@@ -96,29 +126,39 @@ impl Plan {
     }
 
     pub fn workspace(&self) -> Workspace {
-        Workspace { scratch_bytes: 4 * self.choice.partial_floats, counters: self.choice.units }
+        let (one, other) = (self.choice(), self.choice_with_lse());
+        Workspace {
+            scratch_bytes: 4 * one.partial_floats.max(other.partial_floats),
+            counters: one.units.max(other.units),
+        }
     }
 
     /// Loads the kernel from what this build embeds, into the current context; a second time finds it there.
     /// Errors: [`Error::NoKernel`], and what the driver refuses.
     pub fn load(&self) -> Result<LoadedPlan, Error> {
-        let instance = &self.choice.instance;
-        let function = loaded(self.target, instance, self.choice.shared_bytes, || {
-            let missing = || Error::NoKernel { instance: instance.name(), target: self.target.into() };
-            Bundle::embedded()?.find(self.target, &instance.name()).ok_or_else(missing)?
-        })?;
-        Ok(LoadedPlan { plan: self.clone(), function })
+        let load = |choice: &Choice| {
+            let instance = &choice.instance;
+            loaded(self.target, instance, choice.shared_bytes, || {
+                let missing = || Error::NoKernel { instance: instance.name(), target: self.target.into() };
+                Bundle::embedded()?.find(self.target, &instance.name()).ok_or_else(missing)?
+            })
+        };
+        let function = load(&self.way.choice)?;
+        let lse = self.lse.as_ref().map(|way| load(&way.choice)).transpose()?;
+        Ok(LoadedPlan { plan: self.clone(), function, lse })
     }
 
-    /// The same with machine code, a cubin or PTX, from the caller.
+    /// The same with machine code, a cubin or PTX, of [`Plan::choice`]'s instance from the caller. Where [`Plan::choice_with_lse`] is another one,
+    /// launches with log-sum-exp are refused: they are those of [`Plan::with_lse`].
     pub fn load_image(&self, image: &[u8]) -> Result<LoadedPlan, Error> {
-        let function = Function::load(image, &self.choice.instance.entry(), self.choice.shared_bytes)?;
-        Ok(LoadedPlan { plan: self.clone(), function })
+        let choice = &self.way.choice;
+        let function = Function::load(image, &choice.instance.entry(), choice.shared_bytes)?;
+        Ok(LoadedPlan { plan: self.clone(), function, lse: None })
     }
 
-    fn tensor_map(&self, which: usize, address: u64) -> Result<TensorMap, Error> {
+    fn tensor_map(&self, which: usize, address: u64, boxes: (u32, u32)) -> Result<TensorMap, Error> {
         let (p, s) = (&self.problem, &self.problem.strides[which]);
-        let (rows_q, rows_k) = self.choice.boxes.unwrap_or_default();
+        let (rows_q, rows_k) = boxes;
         if which == 2 && p.packed_values {
             let keys = u64::from(p.seqlen_k).next_multiple_of(128);
             let dims = [keys, p.head_dim.into(), p.heads_kv.into(), p.batch.into()];
@@ -160,6 +200,7 @@ fn loaded(
 pub struct LoadedPlan {
     plan: Plan,
     function: Function,
+    lse: Option<Function>,
 }
 
 impl LoadedPlan {
@@ -192,22 +233,27 @@ impl LoadedPlan {
                 });
             }
         }
-        let mut params = plan.params;
         let lse = at.lse.unwrap_or_default();
+        let why = "what another kernel gives than the one whose image was loaded";
+        let (way, function) = match &plan.lse {
+            Some(way) if lse.0 != 0 => (way, self.lse.ok_or(Error::Pointer { name: "lse", why })?),
+            _ => (&plan.way, self.function),
+        };
+        let mut params = way.params;
         let all = [at.q, at.k, at.v, at.q_scale, at.k_scale, at.v_scale, at.out, lse, at.scratch, at.counters];
         params.addresses = all.map(|p| p.0);
         params.v_mean = at.v_mean.unwrap_or_default().0;
         let mut arguments: [*mut c_void; 4] = [(&raw mut params).cast(); 4];
         let mut maps = [TensorMap([0; 16]); 3];
         let mut count = 1;
-        if plan.choice.boxes.is_some() {
+        if let Some(boxes) = way.choice.boxes {
             for (i, pointer) in [at.q, at.k, at.v].into_iter().enumerate() {
-                maps[i] = plan.tensor_map(i, pointer.0)?;
+                maps[i] = plan.tensor_map(i, pointer.0, boxes)?;
                 arguments[i + 1] = (&raw mut maps[i]).cast();
             }
             count = 4;
         }
-        let c = &plan.choice;
-        self.function.launch(c.grid, c.block, c.shared_bytes, stream, plan.target == HOPPER, &arguments[..count])
+        let c = &way.choice;
+        function.launch(c.grid, c.block, c.shared_bytes, stream, plan.target == HOPPER, &arguments[..count])
     }
 }

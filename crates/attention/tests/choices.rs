@@ -12,12 +12,13 @@ fn rows_of_the_table() {
     for line in table.lines().filter(|l| !l.starts_with('#')) {
         let (shape, want) = line.split_once('\t').unwrap();
         let n: Vec<u32> = shape.split(' ').map(|w| w.parse().unwrap()).collect();
-        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, packed, sms] = n[..] else {
+        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, packed, lse, sms] = n[..] else {
             panic!("{line}")
         };
         let mask = if causal == 1 { Mask::Causal } else { Mask::Full };
-        let (plain, packed) = (plain == 1, packed == 1);
-        let c = choose(&Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed }, sms);
+        let (plain, packed, lse) = (plain == 1, packed == 1, lse == 1);
+        let shape_of = Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse };
+        let c = choose(&shape_of, sms);
         let boxes = c.boxes.map_or("-".into(), |(q, k)| format!("{q}x{k}"));
         let [x, y, z] = c.grid;
         let got = format!(
@@ -76,6 +77,7 @@ fn the_list_of_instances_holds_what_any_shape_gets() {
             mask: if pick(&[0, 1]) == 1 { Mask::Causal } else { Mask::Full },
             plain: pick(&[0, 1, 1]) == 1,
             packed: pick(&[0, 0, 1]) == 1,
+            lse: pick(&[0, 1]) == 1,
         };
         let sms = pick(&[132, 114, 78, 66, 144]);
         let instance = choose(&shape, sms).instance.with_output(pick(&[0, 1, 2]));

@@ -13,7 +13,8 @@ fn filled(context: &Context, bytes: u64, value: u8) -> DeviceBuffer {
     buffer
 }
 
-/// Equal keys and values of one: every row that sees a key is one, to the bit, by whichever kernel the heuristic takes.
+/// Equal keys and values of one: every row that sees a key is one, by whichever kernel the heuristic takes: to the bit, or to 1e-3 where
+/// weights are FP16. The log-sum-exp, where asked for, is ln of the keys seen above the score, which is `sqrt(head_dim)`.
 #[test]
 #[ignore = "needs a CUDA device"]
 fn values_of_one_stay_one_by_every_kernel() {
@@ -22,6 +23,8 @@ fn values_of_one_stay_one_by_every_kernel() {
     let shapes = [
         (1, 8, 8, 512, 512, 64),    // tiny
         (2, 8, 8, 2000, 2000, 128), // forward
+        (2, 8, 8, 2000, 2000, 64),  // forward_f16, with log-sum-exp forward
+        (1, 8, 2, 700, 3001, 64),   // the same with fewer row tiles, in groups
         (4, 32, 8, 1, 5000, 128),   // decode
         (2, 8, 1, 8, 5000, 256),    // keys over the whole grid
         (1, 5, 1, 33, 77, 64),      // ragged
@@ -31,7 +34,6 @@ fn values_of_one_stay_one_by_every_kernel() {
             let dense = Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
             let problem = Problem { mask, output: Output::F16, ..dense };
             let plan = Plan::new(&problem, &device).expect("the problem is right");
-            let name = plan.choice().instance.name();
             let ready = match plan.load() {
                 Err(e @ Error::NoKernel { .. }) => panic!("{e}"),
                 other => other.expect("the kernel loads"),
@@ -67,14 +69,41 @@ fn values_of_one_stay_one_by_every_kernel() {
             let askew = Pointers { k: DevicePtr(k.address() + 1), ..pointers };
             let stream = RawStream(std::ptr::null_mut());
             assert_eq!(ready.launch(&askew, stream).unwrap_err(), Error::Pointer { name: "k", why: "not on 16 bytes" });
-            for _ in 0..2 {
-                ready.launch(&pointers, stream).expect("the launch is made"); // twice: the counters are zero again
+            let lse = filled(&context, 4 * rows, 0xFF);
+            for (wanted, choice) in [(None, plan.choice()), (Some(at(&lse)), plan.choice_with_lse())] {
+                let name = choice.instance.name();
+                out.fill(0, 2 * rows * width, 0xFF).expect("the buffer is written");
+                for _ in 0..2 {
+                    // Twice: the counters are zero again.
+                    ready.launch(&Pointers { lse: wanted, ..pointers }, stream).expect("the launch is made");
+                }
+                context.wait().expect("the kernel ends");
+                let mut got = vec![0; (2 * rows * width) as usize];
+                out.read(0, &mut got).expect("the output is read");
+                let one = u16::from_le_bytes(HALF_ONE);
+                // FP16 has steps of 0.0005 below one, and of 0.001 above it.
+                let right = if choice.instance.file == "forward_f16" { one - 2..=one + 1 } else { one..=one };
+                let wrong = got.chunks(2).position(|x| !right.contains(&u16::from_le_bytes([x[0], x[1]])));
+                assert_eq!(wrong, None, "{name}, {mask:?}: element {wrong:?} of {}", got.len() / 2);
+                if wanted.is_some() {
+                    let mut sums = vec![0; (4 * rows) as usize];
+                    lse.read(0, &mut sums).expect("the log-sum-exps are read");
+                    for (row, sum) in sums.chunks(4).enumerate() {
+                        let query = row as u32 % seqlen_q;
+                        let seen = match mask {
+                            Mask::Full => seqlen_k,
+                            Mask::Causal => seqlen_k - seqlen_q + query + 1,
+                        };
+                        let want = (head_dim as f32).sqrt() + (seen as f32).ln();
+                        let sum = f32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]);
+                        // The tensor core keeps 13 bits of a score.
+                        assert!(
+                            (sum - want).abs() < 2e-2 + 2e-3 * want,
+                            "{name}, {mask:?}: log-sum-exp {sum} of row {row}, not {want}"
+                        );
+                    }
+                }
             }
-            context.wait().expect("the kernel ends");
-            let mut got = vec![0; (2 * rows * width) as usize];
-            out.read(0, &mut got).expect("the output is read");
-            let wrong = got.chunks(2).position(|x| x != HALF_ONE);
-            assert_eq!(wrong, None, "{name}, {mask:?}: element {wrong:?} of {}", got.len() / 2);
         }
     }
 }

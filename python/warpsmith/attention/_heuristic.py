@@ -9,7 +9,8 @@ SMS = 132
 
 @dataclass(frozen=True)
 class Shape:
-    """A problem as the heuristic sees it. `plain` says that scales are per head or tensor, `packed` that V comes transposed in whole tiles."""
+    """A problem as the heuristic sees it. `plain` says that scales are per head or tensor, `packed` that V comes transposed in whole tiles, `lse` that
+    the log-sum-exp is wanted."""
     B: int
     Hq: int
     Hkv: int
@@ -19,6 +20,7 @@ class Shape:
     causal: bool
     plain: bool = True
     packed: bool = False
+    lse: bool = False
 
     @property
     def group(self):
@@ -187,12 +189,7 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
     wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
     # Scales by block take any layout of them, and at D 128 without a mask their code is 3% faster over few keys, 1% slower over 16,384.
     plain = s.plain and not (s.D == 128 and not s.causal and s.Sk <= 2048) if plain is None else plain
-    row_tiles = ceil_div(s.Sq, 64 * wgs)
     tiles = tiles_of(wgs)
-    # Under 8k keys the heads of a section share the L2, roughly; few sections, as each leaves the SMs uneven at its end.
-    heads = s.Hq * s.B
-    sections = ceil_div(heads * 2 * s.Sk * s.D, l2_bytes or (80 << 20 if s.Sk < 8192 else 1 << 50))
-    section = ceil_div(heads, sections) if s.causal else 1
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
     # Consumers in turns: 2 to 8% faster causal and at D 256 (where V comes packed causal only), 1 to 2% slower elsewhere.
     if (s.causal and not serial or s.D == 256 and not s.packed) if turns is None else turns:
@@ -215,7 +212,38 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
     return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, s.packed, s.causal, stages),
-                  row_tiles=row_tiles, section=section, boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
+                  row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, l2_bytes), boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
+
+
+def _section(s, l2_bytes=None):
+    """How many heads share the L2 at a time: roughly, under 8k keys; few sections, as each leaves the SMs uneven at its end."""
+    heads = s.Hq * s.B
+    return ceil_div(heads, ceil_div(heads * 2 * s.Sk * s.D, l2_bytes or (80 << 20 if s.Sk < 8192 else 1 << 50))) if s.causal else 1
+
+
+def forward_f16_shared(wgs):
+    """Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16, and barriers."""
+    return 2 * 64 * wgs * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256
+
+
+def takes_forward_f16(s):
+    """Whether forward_f16.cu runs it: its weights are linear between powers of two, which outputs hardly see, and log-sum-exps would (3%)."""
+    return s.D == 64 and s.plain and not s.packed and not s.lse
+
+
+def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
+    """Many queries over many keys at D 64, with scales of a whole head, and no log-sum-exp."""
+    tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
+    if not wgs:
+        # Cycles of a tile of keys, for two and for three consumers. Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
+        two = tiles_of(3) < 2 * sms if s.causal else 1315 * ceil_div(tiles_of(2), sms) < 1670 * ceil_div(tiles_of(3), sms)
+        wgs = 2 if two else 3
+    defines = dict(WS_D=64, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
+    if trace:
+        defines["WS_TRACE"] = 1
+    ctas = min(tiles_of(wgs), sms)
+    return Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s),
+                  boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
 def choose(s, sms=SMS):
@@ -233,12 +261,14 @@ def choose(s, sms=SMS):
         return choose_decode(s, sms=sms)
     if rows <= 64 and s.Sk > 1024:
         return choose_stream(s, sms=sms)
-    return choose_split(s) if small else choose_forward(s, sms=sms)
+    if small:
+        return choose_split(s)
+    return choose_forward_f16(s, sms=sms) if takes_forward_f16(s) else choose_forward(s, sms=sms)
 
 
 def packed_fits(s, sms=SMS):
-    """Whether packed values are worth their kernel: where row-major ones with a scale for each head would get it too."""
-    return choose(replace(s, plain=True, packed=False), sms).file == "forward"
+    """Whether packed values are worth their kernel: where row-major ones with a scale for each head and a log-sum-exp would get it too."""
+    return choose(replace(s, plain=True, packed=False, lse=True), sms).file == "forward"
 
 
 RAGGED = {64: (64, 4, 2), 128: (64, 4, 2), 256: (64, 2, 1)}   # keys of a tile, warpgroups, stages
