@@ -14,6 +14,8 @@ SHAPES = [
     (1, 8, 8, 512, 512, 64, True, True),
     (2, 8, 8, 256, 256, 256, False, True),
     (4, 16, 16, 4096, 4096, 64, False, True),
+    (1, 8, 8, 2048, 2048, 64, True, True),
+    (4, 16, 16, 4096, 4096, 64, True, True, False, True),   # with log-sum-exp
     (4, 16, 16, 4096, 4096, 128, True, True),
     (4, 8, 8, 4096, 4096, 256, False, True),
     (8, 16, 2, 1, 16384, 256, False, True),

@@ -38,7 +38,8 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
     in its head, and harms nothing else.
     causal is aligned bottom-right: query i sees keys up to Sk - Sq + i. softmax_scale, positive, defaults to 1 / sqrt(D).
     Returns out (B, Hq, Sq, D) of out_dtype: bfloat16, float16, or float8_e4m3fn, which is round(o / out_scale). With return_lse also f32
-    (B, Hq, Sq): the natural logarithm of the sum of exponentials. Rows that see no key are 0 and -inf. mode "fast" may round more than
+    (B, Hq, Sq): the natural logarithm of the sum of exponentials; at D 64 another, slower kernel may run then, whose outputs are rounded otherwise.
+    Rows that see no key are 0 and -inf. mode "fast" may round more than
     "default"; today both do the same. Runs on the current stream, waits for nothing and can be captured in a graph.
 
     TypeError: a wrong kind or dtype. ValueError: shapes, strides or devices that do not fit, or a tensor that requires a gradient (there is no

@@ -16,7 +16,7 @@ def sdpa_fp8_packed(q, kv, q_scale, *, causal=False, softmax_scale=None, out_dty
     """sdpa_fp8 with keys and values from pack_kv; the same keywords. q (B, Hq, Sq, D) is float8_e4m3fn.
 
     The result is that of the unsmoothed, uncentred keys and values, the log-sum-exp too. Where queries and keys are many, the kernel reads V^T, adds the
-    mean itself, and is faster than for row-major values.
+    mean itself, and is faster than for row-major values with scales by block.
     """
     options = causal, softmax_scale, out_dtype, out_scale, return_lse, mode
     result = _again(q, kv, q_scale, options)
