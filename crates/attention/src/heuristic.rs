@@ -390,9 +390,29 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     choice
 }
 
-/// Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16, and barriers.
+/// Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16, barriers, what consumers are told of two row tiles;
+/// and, aligned, the ones.
 fn forward_f16_shared(groups: u32) -> u32 {
-    2 * 64 * groups * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256
+    (2 * 64 * groups * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256 + 2 * 32).next_multiple_of(1024) + 2048
+}
+
+/// How long the busiest SM works with so many consumers, roughly, in cycles: causal row tiles are shared out evenly, but none is divided.
+fn forward_f16_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
+    let of_a_tile = if groups == 2 { 1342 } else { 2055 };
+    let rows = 64 * groups;
+    let tiles = match s.mask {
+        Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * u64::from(row_tiles(s, groups).div_ceil(sms)),
+        Mask::Causal => {
+            let length = |tile: u32| {
+                let last = s.seqlen_q.min((tile + 1).saturating_mul(rows));
+                u64::from((s.seqlen_k + last).saturating_sub(s.seqlen_q).div_ceil(128))
+            };
+            let tiles = s.seqlen_q.div_ceil(rows);
+            let all = (0..tiles).map(length).sum::<u64>() * u64::from(s.heads_kv * s.group) * u64::from(s.batch);
+            length(tiles.saturating_sub(1)).max(all.div_ceil(u64::from(sms)))
+        }
+    };
+    of_a_tile * tiles
 }
 
 /// Whether forward_f16.cu runs it: its weights are linear between powers of two, which outputs hardly see, and log-sum-exps would (3%).
@@ -402,14 +422,7 @@ fn takes_forward_f16(s: &Shape) -> bool {
 
 /// Many queries over many keys at D 64, with scales of a whole head, and no log-sum-exp.
 fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
-    // Cycles of a tile of keys, for two and for three consumers.
-    let cost = |groups: u32, cycles: u64| cycles * u64::from(row_tiles(s, groups).div_ceil(sms));
-    let two = match s.mask {
-        // Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
-        Mask::Causal => row_tiles(s, 3) < 2 * sms,
-        Mask::Full => cost(2, 1315) < cost(3, 1670),
-    };
-    let groups = if two { 2 } else { 3 };
+    let groups = if forward_f16_cycles(s, 2, sms) <= forward_f16_cycles(s, 4, sms) { 2 } else { 4 };
     let defines = vec![("WS_D", 64), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice = Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups));

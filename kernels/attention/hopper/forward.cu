@@ -86,7 +86,7 @@ constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is mult
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS;
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kTold = false;
 static_assert(kBlocks || !kPacked, "what is packed may have scales by block");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -538,5 +538,6 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
                       const __grid_constant__ TensorMap v_map) {
     auto transpose = [](u32 from, u32 to, u32 warp, u32 lane) { transpose_share<D, KEYS, kTransposers>(from, to, warp, lane); };
     auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
-    forward_roles(p, &q_map, &k_map, &v_map, transpose, consumer);
+    auto nothing = [](u32, const Bars&, const Ring<kQStages>&, const Work*, u32) {};
+    forward_roles(p, &q_map, &k_map, &v_map, transpose, nothing, consumer);
 }

@@ -7,11 +7,12 @@
 // Assumes: WS_D 64; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 64 bytes, swizzled to their width;
 // strides in whole 16 bytes; scales of at least 0.
 // Roles: group 0 loads and widens, groups 1 to WGS each own 64 rows of queries.
-//     warp 3:     q_empty -> TMA Q -> q_full        k_empty -> TMA K -> k_full
+//     warp 3:     q_empty -> TMA Q -> q_raw        k_empty -> TMA K -> k_full
 //     warp 2:     v_empty -> TMA V -> v_full
+//     warp 0:     q_raw -> what consumers have to know of the row tile (Told) -> q_full
 //     warps 0, 1: v_full, vt_empty -> e4m3 to f16 (widen.cuh) -> vt_full (and v_empty)
-//     consumers:  q_full -> rows of Q scaled | k_full, vt_full -> O += P V of the tile before, S = Q K^T -> vt_empty, k_empty | weights in registers
-//   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all
+//     consumers:  q_full -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | weights in S's registers | vt_full -> O += P V -> vt_empty
+//   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile, which is busy for 78% of the time with four of them. Keys run from last to first, but for one tile that all
 //   rows see, which comes before all.
 //
 // Arithmetic, and its error:
@@ -21,13 +22,16 @@
 //            places, and five places to the left they are the bits of an f16: 2^(E - 15) at whole E, linear between (Schraudolph 1999). Three instructions for two
 //            weights, none of them on the MUFU, the one pipe that bounds forward.cu. A weight is 0 to 6% too large, 1.9% RMS once they are normalised, where
 //            e4m3 rounds exact weights by 2.6%.
-//   Sums     by a tree of f16 additions over a thread's 32 weights of a row, then in f32: of equal weights exact.
 //   Values   V is widened to f16 and O += P V accumulates in place, in f32: no folding, as only FP8 products have the narrow accumulator.
-// The reference of a row, b = (16 + reference) / 31, is a past maximum. Weights reach up to 2^16 of the reference's; a tile whose sums stay finite needs no
-// maximum, no shuffle and no rescaling. Else it is looked at (`look`): new references, O and sums rescaled, its weights again.
-// What is no number: a score that is none has t 0, an infinite weight, is looked at, and makes its row's sum none. So do scales.
+//   Sums     by the same product: eight columns of ones behind V. So weights that are too large weigh in the sum as they do in the output.
+// The reference of a row, b = (15.25 + reference) / 31, is a past maximum, of weight 2^0.75. While a tile's largest weight stays under 2^14 it needs no shuffle and no rescaling (its
+// largest score is 16 three-input maxima of pairs). Else the row gets a new reference, and O is rescaled.
+// What is no number: a score that is none has t 0, counts as too large, and makes its row's sum none. So do scales.
 // Limits: a row whose largest logit is beyond 1.3 million in magnitude gives NaN. A factor too small for f16's last place counts as 0: then all keys weigh the same
 // (scores would differ by 6% of an octave at most).
+// Losers (4x16x4096 on an H200, 2026-11-22, us; forward.cu 440): scores in f32 and weights by two FMAs and a byte permutation 408; the next tile's scores issued with this one's
+//   values, three consumers, sums by a tree of f16 additions 354; four consumers in this order 323; 104 instead of 112 registers for consumers, and 64 instead of 32 for who widens
+//   305; rows of Q scaled by who widens 314 (here 301), and the first tile later; three consumers 328, two 387.
 // Measured: docs/ledger.md. Comes from: forward.cu.
 #include "params.cuh"
 #include "scale.cuh"
@@ -39,7 +43,7 @@
 #define WS_D 64
 #endif
 #ifndef WS_WGS
-#define WS_WGS 3
+#define WS_WGS 4
 #endif
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
@@ -51,23 +55,63 @@
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
-static_assert(WGS == 2 || WGS == 3, "two or three consumers");
-constexpr bool kPacked = false, kBlocks = false;
+static_assert(WGS >= 2 && WGS <= 4, "two to four consumers");
+constexpr bool kPacked = false, kBlocks = false, kTold = true;
 constexpr u32 kPitch = D;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kVtBytes = 2 * kTileBytes;
 constexpr i32 kQStages = 2, kStages = 4, kVStages = 2, kVtStages = 4;
 constexpr i32 kTransposers = 2;   // warps, which widen here
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
-constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : 232, kProducerRegisters = WGS == 2 ? 40 : 32;
+constexpr i32 kConsumerRegisters = WGS == 4 ? 104 : WGS == 3 ? 152 : 216, kProducerRegisters = WGS == 4 ? 64 : WGS == 3 ? 56 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
-// Shared memory: Q | K | V | V in f16 | barriers.
+// Shared memory: Q | K | V | V in f16 | barriers | Told of each slot of Q | ones, 16 keys of 128 bytes.
 constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
 constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
-constexpr u32 kSharedBytes = kScales;
+constexpr u32 kRecords = kScales, kRecordBytes = 32, kOnes = (kRecords + kQStages * kRecordBytes + 1023) / 1024 * 1024, kOnesBytes = 2048, kSharedBytes = kOnes + kOnesBytes;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 #include "forward_work.cuh"
+
+// What consumers have to know of a row tile; tiles is less than 0 where there is none any more.
+struct Told {
+    Work w;
+    i32 head;        // of all sequences
+    float c, v_scale;   // scores' factor, in log2 units
+};
+
+WS_DEV void tell(u32 to, const Told& x) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.head), "r"(x.w.first_row), "r"(x.w.tiles), "r"(x.w.first_tile) : "memory");
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale) : "memory");
+}
+
+WS_DEV Told told(u32 from) {
+    Told x{};
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.head), "=r"(x.w.first_row), "=r"(x.w.tiles), "=r"(x.w.first_tile) : "r"(from) : "memory");
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.c), "=f"(x.v_scale) : "r"(from + 16) : "memory");
+    return x;
+}
+
+// By one warp. Scales are asked for before Q is waited for.
+WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 lane) {
+    Told x{};
+    if (w) {
+        const i32 kv_head = w->head / p.group;
+        const float q_scale = load_f32(p.q_scale + w->b * p.qs_b + w->head * p.qs_h), k_scale = load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
+        x.v_scale = load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
+        mbarrier_wait(bars.q_raw(q.slot), q.phase);
+        x.w = *w;
+        x.head = w->b * p.Hq + w->head;
+        x.c = score_factor(q_scale * k_scale * p.softmax_scale_log2);
+    } else {
+        mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
+        x.w.tiles = -1;
+    }
+    if (lane == 0) {
+        tell(base + kRecords + q.slot * kRecordBytes, x);
+        mbarrier_arrive(bars.q_full(q.slot));
+    }
+}
 
 // Scores in pairs of keys: words 2 b and 2 b + 1 are a thread's two rows, of keys 8 b + 2 (lane % 4) + {0, 1}. Four words are also the A operand for 16 keys.
 using Pairs = u32[KEYS / 4];
@@ -76,49 +120,41 @@ using Pairs = u32[KEYS / 4];
 WS_DEV void issue_scores(Pairs& s, u32 q, u32 k) {
     wgmma_fence();
 #pragma unroll
-    for (i32 i = 0; i < D / 32; ++i) wgmma_pairs(s, desc_at<kPitch>(q, i * 32), desc_at<kPitch>(k, i * 32), i != 0);
+    for (i32 i = 0; i < D / 32; ++i) {
+        const u64 a = desc_at<kPitch>(q, i * 32), b = desc_at<kPitch>(k, i * 32);
+        if (i == 0) wgmma_pairs_first(s, a, b);
+        else wgmma_pairs(s, a, b);
+    }
     wgmma_commit();
 }
 
-// O += P V, issued, not waited for.
-WS_DEV void issue_values(float (&o)[D / 2], const Pairs& w, u32 v) {
+constexpr i32 kSums = D / 2, kOutputs = kSums + 4;   // an accumulator's words: a thread's dimensions of two rows, then each row's sum, twice
+
+// O += P V and sums += P 1, issued, not waited for. v: the slot's start, and from there to the ones as the leading offset; a step of keys goes on in V and not in the ones.
+WS_DEV void issue_values(float (&o)[kOutputs], const Pairs& w, u32 v) {
     wgmma_fence();
 #pragma unroll
     for (i32 k = 0; k < KEYS / 16; ++k) {
         const u32 a[4] = {w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]};
-        wgmma_f16(o, a, desc_at<128>(v, k * 16 * 128));
+        constexpr u32 kStep = 16 * 128 / 16;
+        wgmma_f16(o, a, desc_at<128>(v + k * kStep - (k * kStep << 16), 0));
     }
     wgmma_commit();
 }
 
-// Weights from scores, by the negative of c and b in pairs. An infinite weight, all that t 0 can be, has E 31.
-WS_DEV void weigh(const Pairs& s, Pairs& w, u32 c0, u32 c1, u32 b0, u32 b1) {
+WS_DEV u32 values_desc(u32 base, u32 slot) {
+    constexpr u32 kSlot = kVtBytes / 16;
+    return ((kOnes - kVt) / 16 << 16 | (base + kVt) >> 4) + slot * (kSlot - (kSlot << 16));
+}
+
+// Weights from scores, in place, by the negative of c and b in pairs. An infinite weight, all that t 0 can be, has E 31.
+WS_DEV void weigh(Pairs& s, u32 c0, u32 c1, u32 b0, u32 b1) {
     constexpr u32 kMinus992 = 0xE3C0E3C0u, k2016 = 0x67E067E0u, k1024 = 0x64006400u;   // in f16
 #pragma unroll
     for (i32 e = 0; e < KEYS / 4; ++e) {
         const u32 t = fma_sat_f16x2(s[e], e & 1 ? c1 : c0, e & 1 ? b1 : b0);
-        w[e] = fma_f16x2(t, kMinus992, k2016) * 32 + (0u - k1024 * 32u);   // one multiply-add: what leaves the low half, 32 times 1024's bits, is taken back in the high one
+        s[e] = fma_f16x2(t, kMinus992, k2016) * 32 + (0u - k1024 * 32u);   // one multiply-add: what leaves the low half, 32 times 1024's bits, is taken back in the high one
     }
-}
-
-// A thread's sums of both rows.
-WS_DEV void sum_weights(const Pairs& w, float& t0, float& t1) {
-    float sums[2];
-#pragma unroll
-    for (i32 r = 0; r < 2; ++r) {
-        u32 level[KEYS / 8];
-#pragma unroll
-        for (i32 i = 0; i < KEYS / 8; ++i) level[i] = w[2 * i + r];
-#pragma unroll
-        for (i32 i = 0; i < 8; ++i) level[i] = add_f16x2(level[i], level[i + 8]);
-#pragma unroll
-        for (i32 i = 0; i < 4; ++i) level[i] = add_f16x2(level[i], level[i + 4]);
-        float a, b;
-        f32_of_f16x2(add_f16x2(add_f16x2(level[0], level[2]), add_f16x2(level[1], level[3])), a, b);
-        sums[r] = a + b;
-    }
-    t0 = sums[0];
-    t1 = sums[1];
 }
 
 // Hides keys from a limit on. first_key is the tile's first key plus 2 (lane % 4).
@@ -174,37 +210,47 @@ WS_DEV float scale_rows(u32 q, u32 lane, float c) {
 // PERF: that by an addition, as a choice made all that is the same in a warp, places in the rings and descriptors, ordinary registers (ptxas 13.0).
 WS_DEV u32 factor_pair(float step) { return twice(fmaf(step, 0.0f, -fminf(fmaxf(step, 0x1p-24f), 65504.0f))); }
 
-constexpr float kCertain = 60000.0f;    // of a thread's sum of a tile; then no weight is infinite
-constexpr float kUnseen = -65504.0f;    // the b of a row that has seen no key: any score then weighs infinitely, and so is looked at; a hidden one weighs 0
+constexpr u32 kLeast = 0x2C002C00u;     // 2^-4: t of a weight of 2^14.06, the largest that is taken as it is
+constexpr float kUnseen = -65504.0f;    // the b of a row that has seen no key: any score is then too large, and a hidden one weighs 0
+// 31 - E of a row's reference. Its weight is 2^0.75 and, linear between 1 and 2, 4% too large like weights on average. (With E 15 it would be exact and all others too large: in
+// causal rows of few keys that made relF 4 to 6% larger.)
+constexpr float kReference = 15.25f;
 constexpr float kMostOctaves = 2.0e6f;  // of a largest score: beyond, f16 has no b for it
+
+WS_DEV float max_nan(float a, float b) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
 
 // What a thread keeps of its two rows.
 struct Consumer {
-    float o[D / 2];
-    float sum0, sum1, b0, b1;   // b: exact in f16
+    float o[kOutputs];
+    float b0, b1;   // exact in f16
 
     WS_DEV_MEMBER void reset() {
 #pragma unroll
-        for (i32 i = 0; i < D / 2; ++i) o[i] = 0.0f;
+        for (i32 i = 0; i < kOutputs; ++i) o[i] = 0.0f;
         b0 = b1 = kUnseen;
-        sum0 = sum1 = 0.0f;
     }
 
-    // One row's new reference, from a thread's largest score and the pair that weigh takes; a: what all that was summed before is worth under it. A row that
-    // has seen no key weighs its hidden ones by any b, and is to be doubted afterwards.
-    WS_DEV_MEMBER void raise(u32 tops, u32 c_pair, float& b, float& sum, float& a, bool& doubt) {
-        const float top = first_of(max_nan_f16x2(tops, tops >> 16 | tops << 16)), x = quad_max(top) * first_of(c_pair) * -31.0f;
-        doubt = b == kUnseen && x == kNegInf;
-        const float now = doubt ? 0.0f : fmaxf(b, first_of(twice((16.0f + x) * (1.0f / 31.0f))));
-        a = b == kUnseen ? 0.0f : ex2(31.0f * (b - now));
+    // One row's new reference, from a thread's largest score and the pair that weigh takes. Returns what all that was summed before is worth under it: no number where
+    // a score is none.
+    WS_DEV_MEMBER float raise(u32 tops, u32 c_pair, float& b) const {
+        float top = first_of(max_nan_f16x2(tops, tops >> 16 | tops << 16));
+        top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+        top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
+        const float x = top * first_of(c_pair) * -31.0f;
+        const float now = fmaxf(b, first_of(twice((kReference + x) * (1.0f / 31.0f))));   // still kUnseen where no key is seen
+        const bool none = x != x || (fabsf(x) > kMostOctaves && x != kNegInf);
+        const float a = none ? __int_as_float(0x7FC00000) : b == kUnseen ? 0.0f : ex2(31.0f * (b - now));
         b = now;
-        sum *= a;
-        if (top != top || (fabsf(x) > kMostOctaves && x != kNegInf)) sum = __int_as_float(0x7FC00000);   // a maximum passes over what is no number, the sum does not
+        return a;
     }
 
     WS_DEV_MEMBER void scale_output(float a0, float a1) {
 #pragma unroll
-        for (i32 i = 0; i < D / 2; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
+        for (i32 i = 0; i < kOutputs; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
     }
 };
 
@@ -213,121 +259,91 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
     const Rings io{bars, base, lane == 0};
     Ring<kQStages> q;
     Place n{};
-    Work w;
 #if WS_TRACE
     u32 laps[6] = {}, lap = clock();
     const u64 began = nanoseconds();
 #endif
 #pragma unroll 1
-    for (i32 i = 0; work_of(p, i, w); ++i) {
+    for (;;) {
+        mbarrier_wait(bars.q_full(q.slot), q.phase);
+        const Told x = told(base + kRecords + q.slot * kRecordBytes);
+        const Work& w = x.w;
+        if (w.tiles < 0) break;
         const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
-        const i32 kv_head = w.head / p.group;
-        const float v_scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
-        const float c = score_factor(p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2);
         Consumer me;
         me.reset();
         if (w.tiles > 0) {
             // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
             const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
             const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
-            const u32 q_at = base + q.slot * kQBytes + group * 64 * D;
-            const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
-            mbarrier_wait(bars.q_full(q.slot), q.phase);
-            const float step = scale_rows(q_at + 16 * warp * kPitch, lane, c);
+            const float step = scale_rows(base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch, lane, x.c);
             const u32 c0 = factor_pair(__shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4))), c1 = factor_pair(__shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16));
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
-            Pairs s, pr;
-            u32 b0 = 0, b1 = 0;   // me.b0 and me.b1 in pairs
-            i32 t = 0;
-            auto hide = [&] {
-                const i32 seen = p.Sk - p.Sq + row0 + 1, first_key = t * KEYS + 2 * static_cast<i32>(lane4);
-                hide_keys(s, first_key, WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
-            };
-            // References from this tile's maxima, then its weights by them.
-            auto look = [&] {
-                u32 m0 = s[0], m1 = s[1];
-#pragma unroll
-                for (i32 e = 2; e < KEYS / 4; e += 2) m0 = max_nan_f16x2(m0, s[e]), m1 = max_nan_f16x2(m1, s[e + 1]);
-                float a0, a1, t0, t1;
-                bool doubt0, doubt1;
-                me.raise(m0, c0, me.b0, me.sum0, a0, doubt0);
-                me.raise(m1, c1, me.b1, me.sum1, a1, doubt1);
-                me.scale_output(a0, a1);
-                weigh(s, pr, c0, c1, twice(me.b0), twice(me.b1));
-                sum_weights(pr, t0, t1);
-                me.sum0 += t0;
-                me.sum1 += t1;
-                if (doubt0) me.b0 = kUnseen;
-                if (doubt1) me.b1 = kUnseen;
-                b0 = twice(me.b0);
-                b1 = twice(me.b1);
-            };
+            const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
+            Pairs s;   // scores, then their weights
+            u32 b0 = twice(kUnseen), b1 = b0;
             i32 j = 0;
             if (mine > 0) {
-                t = w.keys_at(0);
                 io.wait_k(n);
-                issue_scores(s, q_desc, io.k_desc(n));
-                wgmma_wait<0>();
-                pin(s);
-                io.release_k(n);
-                if ((t + 1) * KEYS > clear) hide();
-                look();
-                Place before = n;
-                ++n;
-                j = 1;
-                if (WS_CAUSAL) {
+                LAP(5);
 #pragma unroll 1
-                    for (; j < w.tiles && w.keys_at(j) >= mine; ++j, ++n) io.pass_over(n);
-                }
-#pragma unroll 1
-                for (; j < w.tiles; ++j, ++n) {
-                    t = w.keys_at(j);
-                    LAP(5);
-                    io.wait_vt(before);
-                    LAP(3);
-                    io.wait_k(n);
+                for (;;) {
+                    const i32 t = w.keys_at(j);
                     LAP(0);
-                    issue_values(me.o, pr, io.vt_desc(before));
                     issue_scores(s, q_desc, io.k_desc(n));
+                    io.wait_vt(n);
+                    LAP(3);
                     wgmma_wait<0>();
-                    pin(me.o);
                     pin(s);
                     LAP(1);
-                    io.release_vt(before);
                     io.release_k(n);
-                    before = n;
-                    if (WS_CAUSAL && (t + 1) * KEYS > clear) hide();   // without the mask the only tile with a tail came first
-                    weigh(s, pr, c0, c1, b0, b1);
-                    float t0, t1;
-                    sum_weights(pr, t0, t1);
-                    if (__all_sync(0xFFFFFFFFu, t0 <= kCertain && t1 <= kCertain)) {
-                        me.sum0 += t0;
-                        me.sum1 += t1;
-                    } else {
-                        look();
+                    if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) {   // without the mask the only tile with a tail comes first
+                        const i32 seen = p.Sk - p.Sq + row0 + 1;
+                        hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
                     }
-                    pin(pr);
+                    u32 top0 = s[0], top1 = s[1];
+#pragma unroll
+                    for (i32 e = 2; e < KEYS / 4; e += 2) top0 = max_nan_f16x2(top0, s[e]), top1 = max_nan_f16x2(top1, s[e + 1]);
+                    const u32 least = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
+                    const bool small = ((least - kLeast) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
+                    if (!__all_sync(0xFFFFFFFFu, small)) {
+                        const float a0 = me.raise(top0, c0, me.b0), a1 = me.raise(top1, c1, me.b1);
+                        me.scale_output(a0, a1);
+                        b0 = twice(me.b0);
+                        b1 = twice(me.b1);
+                    }
+                    weigh(s, c0, c1, b0, b1);
+                    pin(s);
                     LAP(2);
+                    issue_values(me.o, s, values_desc(base, vt_slot(n)));
+                    const Place now = n;
+                    ++n;
+                    ++j;
+                    if (WS_CAUSAL && j == 1) {
+#pragma unroll 1
+                        for (; j < w.tiles && w.keys_at(j) >= mine; ++j, ++n) io.pass_over(n);
+                    }
+                    const bool more = j < w.tiles;
+                    if (more) io.wait_k(n);
+                    wgmma_wait<0>();
+                    pin(me.o);
+                    LAP(4);
+                    io.release_vt(now);
+                    if (!more) break;
                 }
-                io.wait_vt(before);
-                LAP(3);
-                issue_values(me.o, pr, io.vt_desc(before));
-                wgmma_wait<0>();
-                pin(me.o);
-                io.release_vt(before);
-                LAP(4);
             }
 #pragma unroll 1
             for (; j < w.tiles; ++j, ++n) io.pass_over(n);
-            io.release(bars.q_empty(q.slot));
-            q.next();
         }
+        __syncwarp();
+        io.release(bars.q_empty(q.slot));
+        q.next();
 
         const i32 row1 = row0 + 8;
-        const float sum0 = quad_sum(me.sum0), sum1 = quad_sum(me.sum1);   // 0 for a row that saw no key
-        const float f0 = sum0 == 0.0f ? 0.0f : v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : v_scale * rcp(sum1);
-        const i64 to = ((static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq + row0) * D + 4 * lane4;
+        const float sum0 = me.o[kSums], sum1 = me.o[kSums + 2];   // 0 for a row that saw no key
+        const float f0 = sum0 == 0.0f ? 0.0f : x.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : x.v_scale * rcp(sum1);
+        const i64 to = (static_cast<i64>(x.head) * p.Sq + row0) * D + 4 * lane4;
         if (row0 < p.Sq) {
 #pragma unroll
             for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, me.o[8 * j] * f0, me.o[8 * j + 1] * f0, me.o[8 * j + 4] * f0, me.o[8 * j + 5] * f0);
@@ -346,7 +362,16 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
     attention_forward_f16(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                           const __grid_constant__ TensorMap v_map) {
+    extern __shared__ __align__(1024) u8 memory[];
+    for (u32 i = threadIdx.x; i < kOnesBytes / 4; i += blockDim.x) reinterpret_cast<u32*>(memory + kOnes)[i] = 0x3C003C00u;
+    fence_async_shared();
+    if (threadIdx.x == 0) {
+        prefetch_tensor_map(&q_map);
+        prefetch_tensor_map(&k_map);
+        prefetch_tensor_map(&v_map);
+    }
     auto widen = [](u32 from, u32 to, u32 warp, u32 lane) { widen_share<KEYS, kTransposers>(from, to, warp, lane); };
+    auto begin_rows = [&](u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 lane) { tell_rows(p, base, bars, q, w, lane); };
     auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
-    forward_roles(p, &q_map, &k_map, &v_map, widen, consumer);
+    forward_roles(p, &q_map, &k_map, &v_map, widen, begin_rows, consumer);
 }

@@ -1,8 +1,8 @@
 // What forward.cu and forward_f16.cu share: the CTA's list of work, the warps that load and rewrite, where a consumer finds its tiles, the entry's body.
 //
 // Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
-// kVtBytes (a slot of V as consumers take it), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked, kBlocks and WS_BLOCKS; kConsumerRegisters,
-// kProducerRegisters; WS_CAUSAL and WS_TRACE.
+// kVtBytes (a slot of V as consumers take it), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked, kBlocks and WS_BLOCKS; kTold (consumers are told of their
+// work, beside Q, by what begin_rows writes); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
 #include "params.cuh"
@@ -68,13 +68,15 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     };
     constexpr i32 kEarly = kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
     for (i32 round = 0; work_of(p, round, w); ++round) {
-        if (w.tiles == 0) continue;
+        if (!kTold && w.tiles == 0) continue;
         const i32 kv_head = w.head / p.group;
+        const u32 q_there = kTold ? bars.q_raw(q.slot) : bars.q_full(q.slot);
         if (kEarly) load_k(0, kv_head);
         mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
-        mbarrier_expect_tx(bars.q_full(q.slot), kQBytes);
+        mbarrier_expect_tx(q_there, kTold && w.tiles == 0 ? 0 : kQBytes);
 #pragma unroll
-        for (i32 g = 0; g < WGS; ++g) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, bars.q_full(q.slot), 64, w.first_row + 64 * g, w.head, w.b);
+        for (i32 g = 0; g < WGS; ++g)
+            if (!kTold || w.tiles != 0) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, q_there, 64, w.first_row + 64 * g, w.head, w.b);
         q.next();
 #pragma unroll 1
         for (i32 i = kEarly; i < w.tiles; ++i) load_k(i, kv_head);
@@ -110,13 +112,17 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
     }
 }
 
-// V as it comes to V as consumers take it, in another slot: rewrite(from, to, warp, lane) does a warp's share.
-template <typename Rewrite>
-WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane, Rewrite rewrite) {
+// V as it comes to V as consumers take it, in another slot: rewrite(from, to, warp, lane) does a warp's share. Before a row tile's first, and once at the end, its first warp
+// tells of what is next: begin_rows(base, bars, slot of Q, work or null, lane).
+template <typename Rewrite, typename Begin>
+WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane, Rewrite rewrite, Begin begin_rows) {
     Ring<kVStages> v;
     Ring<kVtStages> vt;
+    Ring<kQStages> q;
     Work w;
     for (i32 i = 0; work_of(p, i, w); ++i) {
+        if (kTold && warp == 0) begin_rows(base, bars, q, &w, lane);
+        q.next();
         for (i32 t = 0; t < w.tiles; ++t) {
             mbarrier_wait(bars.v_full(v.slot), v.phase);
             mbarrier_wait(bars.vt_empty(vt.slot), vt.phase ^ 1);
@@ -131,6 +137,7 @@ WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp
             vt.next();
         }
     }
+    if (kTold && warp == 0) begin_rows(base, bars, q, static_cast<const Work*>(nullptr), lane);
 }
 
 // Where a consumer warpgroup finds its n-th tile of keys, and how it gives it back.
@@ -180,8 +187,8 @@ WS_DEV void write_laps(const Params& p, u32 group, const u32 (&laps)[6], u64 ns,
 #endif
 
 // The entry's body: group 0 loads and rewrites, each other group is consume(base, bars, group, thread).
-template <typename Rewrite, typename Consume>
-WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorMap* k_map, const TensorMap* v_map, Rewrite rewrite, Consume consume) {
+template <typename Rewrite, typename Begin, typename Consume>
+WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorMap* k_map, const TensorMap* v_map, Rewrite rewrite, Begin begin_rows, Consume consume) {
     extern __shared__ __align__(1024) u8 smem[];
     const u32 base = smem_addr(smem), group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0), thread = threadIdx.x % 128;   // a shuffle tells the compiler that all lanes have the same
     const Bars bars{base + kBars};
@@ -190,6 +197,8 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
         for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.k_full(i), 1), mbarrier_init(bars.k_empty(i), 4 * WGS);
         for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), kTransposers);
         for (u32 i = 0; i < kVtStages; ++i) mbarrier_init(bars.vt_full(i), kPacked ? 1 : kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);
+        if (kTold)
+            for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_raw(i), 1);
         mbarrier_init_fence();
     }
     __syncthreads();
@@ -197,7 +206,7 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
     wait_for_earlier_kernels();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
-        if (!kPacked && thread / 32 < kTransposers) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite);
+        if (!kPacked && thread / 32 < kTransposers) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite, begin_rows);
         else if (thread == 64) produce_v(p, v_map, base, bars);
         else if (thread == 96) produce_qk(p, q_map, k_map, base, bars);
     } else {

@@ -6,7 +6,7 @@
 //! defines = ["D", "causal", "out"]
 //! [budget]
 //! registers = 168
-//! spill_bytes = 96
+//! spill_bytes = 0
 //! [structs.p]
 //! bytes = 256
 //! align = 8
@@ -74,7 +74,7 @@
 //! entry = "attention_forward_f16"
 //! grid = ["min(ceil_div(Sq, 128) * Hq * B, SM_COUNT)"]
 //! block = [384]
-//! shared_bytes = "131328"
+//! shared_bytes = "134144"
 //! args = ["p", "q_map", "k_map", "v_map"]
 
 // forward_f16.cu with two consumers, as it ships for fewer queries over many keys where no log-sum-exp is asked for.

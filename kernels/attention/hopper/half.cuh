@@ -12,12 +12,6 @@ WS_DEV float first_of(u32 pair) {
     return low;
 }
 
-WS_DEV u32 add_f16x2(u32 a, u32 b) {
-    u32 y;
-    asm("add.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    return y;
-}
-
 WS_DEV u32 mul_f16x2(u32 a, u32 b) {
     u32 y;
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
@@ -34,6 +28,13 @@ WS_DEV u32 fma_f16x2(u32 a, u32 b, u32 c) {
 WS_DEV u32 fma_sat_f16x2(u32 a, u32 b, u32 c) {
     u32 y;
     asm("fma.rn.sat.f16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+    return y;
+}
+
+// The number, if one of them is none.
+WS_DEV u32 min_f16x2(u32 a, u32 b) {
+    u32 y;
+    asm("min.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
     return y;
 }
 

@@ -222,8 +222,20 @@ def _section(s, l2_bytes=None):
 
 
 def forward_f16_shared(wgs):
-    """Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16, and barriers."""
-    return 2 * 64 * wgs * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256
+    """Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16, barriers, what consumers are told of two row tiles; and, aligned, the ones."""
+    return ceil_div(2 * 64 * wgs * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256 + 2 * 32, 1024) * 1024 + 2048
+
+
+FORWARD_F16 = {2: 1342, 4: 2055}   # consumers, and cycles of a tile of keys
+
+
+def forward_f16_cycles(s, wgs, sms=SMS):
+    """How long the busiest SM works, roughly: causal row tiles are shared out evenly, but none is divided."""
+    rows, heads = 64 * wgs, s.Hq * s.B
+    if not s.causal:
+        return FORWARD_F16[wgs] * ceil_div(s.Sk, 128) * ceil_div(ceil_div(s.Sq, rows) * heads, sms)
+    lengths = [ceil_div(max(0, s.Sk - s.Sq + min(s.Sq, first + rows)), 128) for first in range(0, s.Sq, rows)]
+    return FORWARD_F16[wgs] * max(lengths[-1], ceil_div(sum(lengths) * heads, sms))
 
 
 def takes_forward_f16(s):
@@ -233,15 +245,11 @@ def takes_forward_f16(s):
 
 def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
     """Many queries over many keys at D 64, with scales of a whole head, and no log-sum-exp."""
-    tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
-    if not wgs:
-        # Cycles of a tile of keys, for two and for three consumers. Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
-        two = tiles_of(3) < 2 * sms if s.causal else 1315 * ceil_div(tiles_of(2), sms) < 1670 * ceil_div(tiles_of(3), sms)
-        wgs = 2 if two else 3
+    wgs = wgs or min(FORWARD_F16, key=lambda n: (forward_f16_cycles(s, n, sms), n))
     defines = dict(WS_D=64, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     if trace:
         defines["WS_TRACE"] = 1
-    ctas = min(tiles_of(wgs), sms)
+    ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
     return Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s),
                   boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
