@@ -1,0 +1,100 @@
+// forward_f16.cu's products and copies made of instructions that the PTX machine executes, for a gate on the CPU. To be included before forward_f16.cu: from here on the
+// names of wgmma's and the tensor copies' wrappers are those of the functions below, which do the same to the same shared memory and registers, at once.
+//
+// What it judges is all else: the consumers' code and arithmetic, the widening, the rings and their barriers, races included. What it cannot: what is left undone
+// while a product or a copy is under way, and the descriptors' bits that it does not read.
+// Knows D 64 only: operands of 64 bytes a row for scores, 128 for values.
+#pragma once
+#include "half.cuh"
+#include "wgmma_f16.cuh"
+
+// A tensor map as plain_tma_load reads it: address, strides over (batch, head, token), tokens, rows of a box.
+WS_DEV TensorMap plain_map(const u8* p, i64 b, i64 h, i64 s, i32 tokens, i32 rows) {
+    return TensorMap{{reinterpret_cast<u64>(p), static_cast<u64>(b), static_cast<u64>(h), static_cast<u64>(s), static_cast<u64>(tokens), static_cast<u64>(rows)}};
+}
+
+// The copies arrive, unless there is none.
+WS_DEV void plain_expect_tx(u32 bar, u32 bytes) {
+    if (bytes == 0) mbarrier_arrive(bar);
+}
+
+// One thread copies rows of 64 bytes, swizzled, zeros beyond the tokens, and arrives: of the boxes of queries only the last one of a row tile does.
+WS_DEV void plain_tma_load(u32 smem, const TensorMap* map, u32 bar, i32, i32 first, i32 head, i32 b) {
+    const u64(&m)[16] = map->opaque;
+    const u8* from = reinterpret_cast<const u8*>(m[0]) + b * static_cast<i64>(m[1]) + head * static_cast<i64>(m[2]);
+    const i32 tokens = static_cast<i32>(m[4]), rows = static_cast<i32>(m[5]);
+#pragma unroll 1
+    for (i32 i = 0; i < 4 * rows; ++i) {
+        const i32 row = i / 4, token = first + row;
+        uint4 x = make_uint4(0, 0, 0, 0);
+        if (token < tokens) x = reinterpret_cast<const uint4*>(from + token * static_cast<i64>(m[3]))[i % 4];
+        store_shared_16(smem + swizzled<64>(row, i % 4), x.x, x.y, x.z, x.w);
+    }
+    if (rows != 64 || first / 64 % WS_WGS == WS_WGS - 1) mbarrier_arrive(bar);
+}
+
+// The address behind a descriptor's low word, its leading offset, and the address of a byte, swizzled.
+WS_DEV u32 plain_start(u64 desc) { return (static_cast<u32>(desc) & 0x3FFF) << 4; }
+WS_DEV u32 plain_leading(u64 desc) { return (static_cast<u32>(desc) >> 16 & 0x3FFF) << 4; }
+template <u32 kMask>
+WS_DEV u32 plain_swizzled(u32 addr) {
+    return addr ^ (addr >> 7 & kMask) << 4;
+}
+
+WS_DEV void plain_mma_pairs(u32* d, const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+        : "+r"(d[0]), "+r"(d[1])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+WS_DEV void plain_wgmma_pairs(u32 (&d)[32], u64 a_desc, u64 b_desc) {
+    const u32 lane = threadIdx.x % 32, row = lane % 16, right = lane / 16 * 16;
+    u32 a[4];
+    ldmatrix_x4(a, plain_swizzled<3>(plain_start(a_desc) + (threadIdx.x % 128 / 32 * 16 + row) * 64 + right));
+#pragma unroll
+    for (u32 n = 0; n < 8; ++n) {
+        u32 b[4];   // keys 0-7, keys 8-15, then their next 16 bytes
+        ldmatrix_x4(b, plain_swizzled<3>(plain_start(b_desc) + (16 * n + row) * 64 + right));
+        plain_mma_pairs(d + 4 * n, a, b[0], b[2]);
+        plain_mma_pairs(d + 4 * n + 2, a, b[1], b[3]);
+    }
+}
+
+WS_DEV void plain_wgmma_pairs_first(u32 (&d)[32], u64 a_desc, u64 b_desc) {
+#pragma unroll
+    for (u32 i = 0; i < 32; ++i) d[i] = 0;
+    plain_wgmma_pairs(d, a_desc, b_desc);
+}
+
+WS_DEV void plain_wgmma_f16(float (&d)[36], const u32 (&a)[4], u64 b_desc) {
+    const u32 lane = threadIdx.x % 32, key = lane % 16 * 128, right = lane / 16 * 16;
+    u32 b[4];   // eight columns of keys 0-7, of keys 8-15, then the next eight
+#pragma unroll
+    for (u32 n = 0; n < 8; n += 2) {
+        ldmatrix_x4_trans(b, plain_swizzled<7>(plain_start(b_desc) + key + n * 16 + right));
+        mma_f16(d + 4 * n, a[0], a[1], a[2], a[3], b[0], b[1]);
+        mma_f16(d + 4 * n + 4, a[0], a[1], a[2], a[3], b[2], b[3]);
+    }
+    ldmatrix_x4_trans(b, plain_swizzled<7>(plain_start(b_desc) + plain_leading(b_desc) + key + right));
+    mma_f16(d + 32, a[0], a[1], a[2], a[3], b[0], b[1]);
+}
+
+WS_DEV void plain_prefetch(const TensorMap*) {}
+
+WS_DEV void plain_nothing() {}
+
+// wgmma's wait is for all of a warp's reads.
+template <int N>
+WS_DEV void plain_wait() {
+    __syncwarp();
+}
+
+#define tma_load_4d plain_tma_load
+#define mbarrier_expect_tx plain_expect_tx
+#define prefetch_tensor_map plain_prefetch
+#define wgmma_pairs plain_wgmma_pairs
+#define wgmma_pairs_first plain_wgmma_pairs_first
+#define wgmma_f16 plain_wgmma_f16
+#define wgmma_fence plain_nothing
+#define wgmma_commit plain_nothing
+#define wgmma_wait plain_wait
