@@ -343,7 +343,7 @@ class Plans(unittest.TestCase):
         with mock.patch.object(w._call, "packed_fits", lambda *a: True):
             for lse in (False, True, False):
                 w.sdpa_fp8_packed(x, kv, torch.ones(()), return_lse=lse)
-                self.assertEqual(self.files(), [("forward", lse)])
+                self.assertEqual(self.files(), [("forward", True) if lse else ("forward_f16", False)])
 
     def test_the_launcher_is_taught_both(self):
         """The native launcher's key holds the options that a plan is taught under."""

@@ -20,7 +20,7 @@ ROWS = [
     ((2, 8, 8, 2048, 2048, 64, True, True), "forward_f16"),
     ((2, 8, 8, 2048, 2048, 64, False, True, False, True), "forward"),   # with log-sum-exp
     ((2, 8, 8, 2048, 2048, 64, False, False), "forward"),
-    ((2, 8, 8, 2048, 2048, 64, True, True, True), "forward"),
+    ((2, 8, 8, 2048, 2048, 64, True, True, True), "forward_f16"),
     ((2, 8, 8, 2048, 2048, 128, False, True), "forward"),
     ((1, 8, 8, 512, 512, 64, False, True, False, True), "tiny"),
     ((8, 64, 2, 1, 16384, 64, False, True), "split"),
@@ -73,8 +73,9 @@ class Choice(unittest.TestCase):
                         with self.subTest(D=D, Sq=Sq, causal=causal, plain=plain, packed=packed):
                             self.assertNotEqual(with_lse.file, "forward_f16")
                             if without != with_lse:
-                                self.assertEqual((D, plain, packed, without.file, with_lse.file), (64, True, False, "forward_f16", "forward"))
-                            self.assertEqual(without.file == "forward_f16", D == 64 and plain and not packed and with_lse.file == "forward")
+                                self.assertEqual((D, plain, without.file, with_lse.file), (64, True, "forward_f16", "forward"))
+                                self.assertEqual(("WS_PACKED", 1) in without.defines, packed)
+                            self.assertEqual(without.file == "forward_f16", D == 64 and plain and with_lse.file == "forward")
 
     def test_two_or_four_consumers_at_64_dimensions(self):
         """Whichever leaves the busiest SM less to do, a tile of keys costing two 1,342 and four 2,055 cycles; causal row tiles differ in length and are shared out."""
@@ -98,6 +99,8 @@ class Choice(unittest.TestCase):
                 self.assertLessEqual(c.shared_bytes, 232448)
                 self.assertEqual((traced.name, traced.partial_floats), (c.name + "_trace1", c.grid[0] * wgs * 8))
                 self.assertEqual(c.section, h.choose_forward(s).section)
+                packed = h.choose_forward_f16(h.Shape(2, 8, 8, 3000, 3000, 64, causal, packed=True), wgs)
+                self.assertEqual((packed.name, packed.shared_bytes), (c.name + "_packed1", {2: 139648, 4: 156032}[wgs]))
 
     def test_packed_values_fit_where_the_kernel_that_takes_them_would_be_chosen(self):
         for shape, fits in (((1, 8, 8, 512, 512, 64, False), False), ((1, 32, 8, 1, 131072, 128, False), False), ((8, 64, 2, 1, 16384, 128, False), False),

@@ -104,11 +104,11 @@ impl Choice {
     }
 }
 
-/// The kernel that we would run on a Hopper device of so many SMs. With V packed there is but one that takes it; [`packed_fits`] says where
-/// that is the one to take.
+/// The kernel that we would run on a Hopper device of so many SMs. With V packed there is but one that takes it (at D 64
+/// without log-sum-exps another); [`packed_fits`] says where that is the one to take.
 pub fn choose(s: &Shape, sms: u32) -> Choice {
     if s.packed {
-        return choose_forward(s, sms);
+        return if takes_forward_f16(s) { choose_forward_f16(s, sms) } else { choose_forward(s, sms) };
     }
     let rows = s.rows();
     let small = choose_tiny(s, sms).filter(|tiny| {
@@ -390,10 +390,14 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     choice
 }
 
-/// Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16, barriers, what consumers are told of two row tiles;
-/// and, aligned, the ones.
-fn forward_f16_shared(groups: u32) -> u32 {
-    (2 * 64 * groups * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256 + 2 * 32).next_multiple_of(1024) + 2048
+/// Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16 (packed: with ones behind), barriers, scales, what
+/// consumers are told of two row tiles; and, aligned, the ones.
+fn forward_f16_shared(groups: u32, packed: bool) -> u32 {
+    let fixed = 2 * 64 * groups * 64 + (4 + 2) * 128 * 64 + 256 + 2 * 32;
+    match packed {
+        true => fixed + 4 * 2 * (128 * 64 + 1024) + 64,
+        false => (fixed + 4 * 2 * 128 * 64).next_multiple_of(1024) + 2048,
+    }
 }
 
 /// How long the busiest SM works with so many consumers, roughly, in cycles: causal row tiles are shared out evenly, but none is divided.
@@ -417,15 +421,19 @@ fn forward_f16_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
 
 /// Whether forward_f16.cu runs it: its weights are linear between powers of two, which outputs hardly see, and log-sum-exps would (3%).
 fn takes_forward_f16(s: &Shape) -> bool {
-    s.head_dim == 64 && s.plain && !s.packed && !s.lse
+    s.head_dim == 64 && (s.plain || s.packed) && !s.lse
 }
 
-/// Many queries over many keys at D 64, with scales of a whole head, and no log-sum-exp.
+/// Many queries over many keys at D 64, with scales of a whole head or packed values, and no log-sum-exp.
 fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
     let groups = if forward_f16_cycles(s, 2, sms) <= forward_f16_cycles(s, 4, sms) { 2 } else { 4 };
-    let defines = vec![("WS_D", 64), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
+    let mut defines = vec![("WS_D", 64), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
+    if s.packed {
+        defines.push(("WS_PACKED", 1));
+    }
     let ctas = row_tiles(s, groups).min(sms);
-    let mut choice = Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups));
+    let mut choice =
+        Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups, s.packed));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = section(s);
     choice.boxes = Some((64, 128));

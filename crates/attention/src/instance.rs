@@ -52,9 +52,10 @@ pub fn instances() -> Vec<Instance> {
                                 lse: false,
                             };
                             let blocks = Shape { plain: false, ..shape };
-                            for shape in [shape, Shape { lse: true, ..shape }, blocks, Shape { packed: true, ..shape }]
-                            {
-                                found.insert(heuristic::choose(&shape, heuristic::SMS).instance);
+                            for shape in [shape, blocks, Shape { packed: true, ..shape }] {
+                                for lse in [false, true] {
+                                    found.insert(heuristic::choose(&Shape { lse, ..shape }, heuristic::SMS).instance);
+                                }
                             }
                         }
                     }

@@ -81,7 +81,11 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
         (Problem::dense(4, 16, 16, 4096, 4096, 128), "forward_d128", "forward_d128"),
         (Problem::dense(1, 8, 8, 512, 512, 64), "tiny_d64", "tiny_d64"),
         (Problem::dense(4, 16, 16, 1, 4096, 64), "decode_d64", "decode_d64"),
-        (Problem { packed_values: true, ..Problem::dense(4, 16, 16, 4096, 4096, 64) }, "forward_d64", "forward_d64"),
+        (
+            Problem { packed_values: true, ..Problem::dense(4, 16, 16, 4096, 4096, 64) },
+            "forward_f16_d64_wgs4_causal0_packed1",
+            "forward_d64",
+        ),
     ];
     for (problem, without, with) in rows {
         let plan = Plan::new(&problem, &HOPPER).unwrap();

@@ -86,7 +86,7 @@ constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is mult
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kTold = false;
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false;
 static_assert(kBlocks || !kPacked, "what is packed may have scales by block");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -495,21 +495,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const float sum0 = me.unseen0() ? 0.0f : all0, sum1 = me.unseen1() ? 0.0f : all1;
         float f0 = sum0 > 0.0f ? v_scale * rcp(sum0) : 0.0f, f1 = sum1 > 0.0f ? v_scale * rcp(sum1) : 0.0f;
         if (kPacked) {   // V's mean, for rows that see a key
-            const float4* from = reinterpret_cast<const float4*>(p.v_mean + (static_cast<i64>(w.b) * p.Hkv + kv_head) * D) + lane4;
-            const float g0 = sum0 > 0.0f ? 1.0f : 0.0f, g1 = sum1 > 0.0f ? 1.0f : 0.0f;
-#pragma unroll
-            for (i32 j = 0; j < D / 16; ++j) {
-                float4 m = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (p.v_mean) m = from[4 * j];
-                const float mean[4] = {m.x, m.z, m.y, m.w};   // the order of an accumulator's dimensions
-#pragma unroll
-                for (i32 e = 0; e < 4; ++e) {
-                    float& o0 = me.o[8 * j + e % 2 + e / 2 * 4];
-                    float& o1 = me.o[8 * j + e % 2 + e / 2 * 4 + 2];
-                    o0 = fmaf(o0, f0, mean[e] * g0);
-                    o1 = fmaf(o1, f1, mean[e] * g1);
-                }
-            }
+            add_mean(p, me.o, static_cast<i64>(w.b) * p.Hkv + kv_head, lane4, f0, f1, sum0 > 0.0f, sum1 > 0.0f);
             f0 = f1 = 1.0f;
         }
         const i64 at = (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
@@ -536,8 +522,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
     attention_forward(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map) {
-    auto transpose = [](u32 from, u32 to, u32 warp, u32 lane) { transpose_share<D, KEYS, kTransposers>(from, to, warp, lane); };
+    auto transpose = [](u32 from, u32 to, u32 warp, u32 lane, u32) { transpose_share<D, KEYS, kTransposers>(from, to, warp, lane); };
     auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
-    auto nothing = [](u32, const Bars&, const Ring<kQStages>&, const Work*, u32) {};
+    auto nothing = [](u32, const Bars&, const Ring<kQStages>&, const Work*, u32, u32) {};
     forward_roles(p, &q_map, &k_map, &v_map, transpose, nothing, consumer);
 }

@@ -2,7 +2,7 @@
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
-// Shapes: params.cuh, with scales per tensor or per head. Any Sq and Sk; causal is aligned bottom-right; Hq a multiple of Hkv. No log-sum-exp: p.lse is not
+// Shapes: params.cuh, with scales per tensor or per head; WS_PACKED: V^T and scales as pack_kv makes them, by block of 128 tokens, and V's mean is added. Any Sq and Sk; causal is aligned bottom-right; Hq a multiple of Hkv. No log-sum-exp: p.lse is not
 // looked at (it would be off by the weights' error, 0.03), so the host gives calls that want it to forward.cu.
 // Assumes: WS_D 64; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 64 bytes, swizzled to their width;
 // strides in whole 16 bytes; scales of at least 0.
@@ -51,24 +51,31 @@
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
-#define WS_BLOCKS 0
+#ifndef WS_PACKED
+#define WS_PACKED 0   // p.v is V^T in the order of transpose.cuh, (B, Hkv, D, keys in whole tiles); scales differ between blocks of 128 tokens; p.v_mean, if there, is added
+#endif
+#define WS_BLOCKS WS_PACKED
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
-static_assert(WGS >= 2 && WGS <= 4, "two to four consumers");
-constexpr bool kPacked = false, kBlocks = false, kTold = true;
+static_assert(WGS == 2 || WGS == 4 || (WGS == 3 && !WS_PACKED), "two or four consumers (three lost, and straddle blocks of 128 queries)");
+constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true;
 constexpr u32 kPitch = D;
-constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kVtBytes = 2 * kTileBytes;
+constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = kAcross ? 1024 : 2048;
+constexpr u32 kHalf = kTileBytes + kOnesBytes;   // kAcross: V^T of 64 keys, 64 rows of dimensions, and eight of ones behind them
+constexpr u32 kVtBytes = kAcross ? 2 * kHalf : 2 * kTileBytes;
 constexpr i32 kQStages = 2, kStages = 4, kVStages = 2, kVtStages = 4;
 constexpr i32 kTransposers = 2;   // warps, which widen here
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 4 ? 104 : WGS == 3 ? 152 : 216, kProducerRegisters = WGS == 4 ? 64 : WGS == 3 ? 56 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
-// Shared memory: Q | K | V | V in f16 | barriers | Told of each slot of Q | ones, 16 keys of 128 bytes.
+// Shared memory: Q | K | V | V in f16 | barriers | scales | Told of each slot of Q | ones, 16 keys of 128 bytes.
 constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
 constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
-constexpr u32 kRecords = kScales, kRecordBytes = 32, kOnes = (kRecords + kQStages * kRecordBytes + 1023) / 1024 * 1024, kOnesBytes = 2048, kSharedBytes = kOnes + kOnesBytes;
+constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = 32, kRecordsEnd = kRecords + kQStages * kRecordBytes;
+constexpr u32 kOnes = (kRecordsEnd + 1023) / 1024 * 1024, kSharedBytes = kAcross ? kRecordsEnd : kOnes + kOnesBytes;
+static_assert(kVStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 #include "forward_work.cuh"
@@ -76,33 +83,51 @@ static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 // What consumers have to know of a row tile; tiles is less than 0 where there is none any more.
 struct Told {
     Work w;
-    i32 head;        // of all sequences
-    float c, v_scale;   // scores' factor, in log2 units
+    i32 head;             // of all sequences
+    float c, v_scale;     // scores' factor, in log2 units, and outputs'; kBlocks: without K's scale, and V's largest
+    float c_later;        // kBlocks: that of rows from 128 on
 };
 
 WS_DEV void tell(u32 to, const Told& x) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.head), "r"(x.w.first_row), "r"(x.w.tiles), "r"(x.w.first_tile) : "memory");
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale) : "memory");
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %3};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later) : "memory");
 }
 
 WS_DEV Told told(u32 from) {
     Told x{};
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.head), "=r"(x.w.first_row), "=r"(x.w.tiles), "=r"(x.w.first_tile) : "r"(from) : "memory");
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.c), "=f"(x.v_scale) : "r"(from + 16) : "memory");
+    if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");
+    else asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.c), "=f"(x.v_scale) : "r"(from + 16) : "memory");
     return x;
 }
 
-// By one warp. Scales are asked for before Q is waited for.
-WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 lane) {
+// The largest of V's scales among a row tile's keys: tiles are widened relative to it, so that one head's outputs add up. By a whole warp.
+WS_DEV float largest_v_scale(const Params& p, const Work& w, u32 lane) {
+    const float* at = p.v_scale + w.b * p.vs_b + w.head / p.group * p.vs_h;
+    float top = 0.0f;
+    for (i32 t = lane; t < w.tiles; t += 32) top = fmaxf(top, load_f32(at + t * p.vs_t));
+#pragma unroll
+    for (u32 i = 16; i > 0; i /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, i));
+    return top;
+}
+
+// By each warp that widens, of which the first one tells. Scales are asked for before Q is waited for. v_top: kBlocks, V's largest scale.
+WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 warp, u32 lane, float& v_top) {
+    if (kBlocks && w) v_top = largest_v_scale(p, *w, lane);
+    if (warp != 0) return;
     Told x{};
     if (w) {
         const i32 kv_head = w->head / p.group;
-        const float q_scale = load_f32(p.q_scale + w->b * p.qs_b + w->head * p.qs_h), k_scale = load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
-        x.v_scale = load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
+        const float* q_scales = p.q_scale + w->b * p.qs_b + w->head * p.qs_h;
+        const i32 block = kBlocks ? w->first_row >> 7 : 0, last = (p.Sq - 1) >> 7;
+        const float q_scale = load_f32(q_scales + block * p.qs_t), later = kBlocks ? load_f32(q_scales + min(block + 1, last) * p.qs_t) : 0.0f;
+        const float k_scale = kBlocks ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
+        x.v_scale = kBlocks ? v_top : load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
         mbarrier_wait(bars.q_raw(q.slot), q.phase);
         x.w = *w;
         x.head = w->b * p.Hq + w->head;
         x.c = score_factor(q_scale * k_scale * p.softmax_scale_log2);
+        x.c_later = score_factor(later * p.softmax_scale_log2);
     } else {
         mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
         x.w.tiles = -1;
@@ -112,6 +137,9 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
         mbarrier_arrive(bars.q_full(q.slot));
     }
 }
+
+// A tile's scale relative to the largest, in a pair.
+WS_DEV u32 relative_scale(float scale, float top) { return twice(top > 0.0f ? scale * rcp(top) : 0.0f * scale); }
 
 // Scores in pairs of keys: words 2 b and 2 b + 1 are a thread's two rows, of keys 8 b + 2 (lane % 4) + {0, 1}. Four words are also the A operand for 16 keys.
 using Pairs = u32[KEYS / 4];
@@ -137,13 +165,15 @@ WS_DEV void issue_values(float (&o)[kOutputs], const Pairs& w, u32 v) {
     for (i32 k = 0; k < KEYS / 16; ++k) {
         const u32 a[4] = {w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]};
         constexpr u32 kStep = 16 * 128 / 16;
-        wgmma_f16(o, a, desc_at<128>(v + k * kStep - (k * kStep << 16), 0));
+        if (kAcross) wgmma_f16<false>(o, a, desc_at<128>(v, k / 4 * kHalf + k % 4 * 32));
+        else wgmma_f16<true>(o, a, desc_at<128>(v + k * kStep - (k * kStep << 16), 0));
     }
     wgmma_commit();
 }
 
 WS_DEV u32 values_desc(u32 base, u32 slot) {
     constexpr u32 kSlot = kVtBytes / 16;
+    if (kAcross) return desc_low(base + kVt) + slot * kSlot;
     return ((kOnes - kVt) / 16 << 16 | (base + kVt) >> 4) + slot * (kSlot - (kSlot << 16));
 }
 
@@ -169,7 +199,7 @@ WS_DEV void hide_keys(Pairs& s, i32 first_key, i32 limit0, i32 limit1) {
 }
 
 // Multiplies each row of Q by a power of two, 2^-k, for which no score leaves f16: the warp's own 16 rows, in place, two lanes to a row. Returns the row's factor c / 31
-// of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same.
+// of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
 WS_DEV float scale_rows(u32 q, u32 lane, float c) {
     constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
     const u32 row = lane / 2, first = (lane & 1) * kChunks;
@@ -195,7 +225,7 @@ WS_DEV float scale_rows(u32 q, u32 lane, float c) {
     const i32 octaves = static_cast<i32>(__float_as_uint(need) >> 23) - 127 + 1;   // need < 2^octaves
     const i32 k = max(-8, min(9, (octaves + 1) >> 1));
     const float step = c * __uint_as_float((127 + k) << 23) * (1.0f / 31.0f);
-    const u32 power = step < 0x1p-25f ? 0 : (15 - k) << 10, by = power | power << 16;
+    const u32 power = !kBlocks && step < 0x1p-25f ? 0 : (15 - k) << 10, by = power | power << 16;
 #pragma unroll
     for (u32 i = 0; i < kChunks; ++i) {
         u32 r[4];
@@ -276,8 +306,9 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
             const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
             const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
-            const float step = scale_rows(base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch, lane, x.c);
-            const u32 c0 = factor_pair(__shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4))), c1 = factor_pair(__shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16));
+            const float step = scale_rows(base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch, lane, kBlocks && group >= 2 ? x.c_later : x.c);
+            const float step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4)), step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
+            u32 c0 = factor_pair(step0), c1 = factor_pair(step1);
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
             const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
@@ -292,6 +323,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     const i32 t = w.keys_at(j);
                     LAP(0);
                     issue_scores(s, q_desc, io.k_desc(n));
+                    if (kBlocks) {   // while the scores are made
+                        const float k_scale = load_shared_f32(bars.k_scale(number(n)));
+                        c0 = factor_pair(step0 * k_scale);
+                        c1 = factor_pair(step1 * k_scale);
+                    }
                     io.wait_vt(n);
                     LAP(3);
                     wgmma_wait<0>();
@@ -342,15 +378,20 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 
         const i32 row1 = row0 + 8;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 2];   // 0 for a row that saw no key
-        const float f0 = sum0 == 0.0f ? 0.0f : x.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : x.v_scale * rcp(sum1);
+        float f0 = sum0 == 0.0f ? 0.0f : x.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : x.v_scale * rcp(sum1);
+        if (kAcross) {
+            add_mean(p, me.o, x.head / p.group, lane4, f0, f1, sum0 != 0.0f, sum1 != 0.0f);
+            f0 = f1 = 1.0f;
+        }
+        constexpr i32 kSecond = kAcross ? 4 : 1, kThird = kAcross ? 1 : 4;   // of four neighbouring dimensions, in the order in which V or V^T lies
         const i64 to = (static_cast<i64>(x.head) * p.Sq + row0) * D + 4 * lane4;
         if (row0 < p.Sq) {
 #pragma unroll
-            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, me.o[8 * j] * f0, me.o[8 * j + 1] * f0, me.o[8 * j + 4] * f0, me.o[8 * j + 5] * f0);
+            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, me.o[8 * j] * f0, me.o[8 * j + kSecond] * f0, me.o[8 * j + kThird] * f0, me.o[8 * j + 5] * f0);
         }
         if (row1 < p.Sq) {
 #pragma unroll
-            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, me.o[8 * j + 2] * f1, me.o[8 * j + 3] * f1, me.o[8 * j + 6] * f1, me.o[8 * j + 7] * f1);
+            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, me.o[8 * j + 2] * f1, me.o[8 * j + 2 + kSecond] * f1, me.o[8 * j + 2 + kThird] * f1, me.o[8 * j + 7] * f1);
         }
     }
 #if WS_TRACE
@@ -363,15 +404,21 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
     attention_forward_f16(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                           const __grid_constant__ TensorMap v_map) {
     extern __shared__ __align__(1024) u8 memory[];
-    for (u32 i = threadIdx.x; i < kOnesBytes / 4; i += blockDim.x) reinterpret_cast<u32*>(memory + kOnes)[i] = 0x3C003C00u;
+    constexpr u32 kWords = kOnesBytes / 4;
+    for (u32 i = threadIdx.x; i < kWords * (kAcross ? 2 * kVtStages : 1); i += blockDim.x)
+        reinterpret_cast<u32*>(memory + (kAcross ? kVt + i / kWords * kHalf + kTileBytes : kOnes))[i % kWords] = 0x3C003C00u;
     fence_async_shared();
     if (threadIdx.x == 0) {
         prefetch_tensor_map(&q_map);
         prefetch_tensor_map(&k_map);
         prefetch_tensor_map(&v_map);
     }
-    auto widen = [](u32 from, u32 to, u32 warp, u32 lane) { widen_share<KEYS, kTransposers>(from, to, warp, lane); };
-    auto begin_rows = [&](u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 lane) { tell_rows(p, base, bars, q, w, lane); };
+    float v_top = 0.0f;
+    auto widen = [&](u32 from, u32 to, u32 warp, u32 lane, u32 n) {
+        if (kAcross) widen_across<KEYS, kTransposers, kHalf>(from, to, warp, lane, relative_scale(load_shared_f32(Bars{smem_addr(memory) + kBars}.v_scale(n)), v_top));
+        else widen_share<KEYS, kTransposers>(from, to, warp, lane);
+    };
+    auto begin_rows = [&](u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 warp, u32 lane) { tell_rows(p, base, bars, q, w, warp, lane, v_top); };
     auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
     forward_roles(p, &q_map, &k_map, &v_map, widen, begin_rows, consumer);
 }

@@ -1,8 +1,8 @@
 // What forward.cu and forward_f16.cu share: the CTA's list of work, the warps that load and rewrite, where a consumer finds its tiles, the entry's body.
 //
 // Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
-// kVtBytes (a slot of V as consumers take it), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked, kBlocks and WS_BLOCKS; kTold (consumers are told of their
-// work, beside Q, by what begin_rows writes); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
+// kVtBytes (a slot of V as consumers take it), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
+// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
 #include "params.cuh"
@@ -102,6 +102,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
             mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
             announce(full);
             if (kPacked) tma_load_4d(base + kVt + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
+            else if (kAcross) tma_load_4d(base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
             else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
 #if WS_BLOCKS
             store_shared_f32(bars.v_scale(n++), scale);
@@ -112,21 +113,22 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
     }
 }
 
-// V as it comes to V as consumers take it, in another slot: rewrite(from, to, warp, lane) does a warp's share. Before a row tile's first, and once at the end, its first warp
-// tells of what is next: begin_rows(base, bars, slot of Q, work or null, lane).
+// V as it comes to V as consumers take it, in another slot: rewrite(from, to, warp, lane, tiles so far) does a warp's share. Before a row tile's first, and once at the end,
+// comes begin_rows(base, bars, slot of Q, work or null, warp, lane).
 template <typename Rewrite, typename Begin>
 WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane, Rewrite rewrite, Begin begin_rows) {
     Ring<kVStages> v;
     Ring<kVtStages> vt;
     Ring<kQStages> q;
     Work w;
+    u32 n = 0;
     for (i32 i = 0; work_of(p, i, w); ++i) {
-        if (kTold && warp == 0) begin_rows(base, bars, q, &w, lane);
+        if (kTold) begin_rows(base, bars, q, &w, warp, lane);
         q.next();
         for (i32 t = 0; t < w.tiles; ++t) {
             mbarrier_wait(bars.v_full(v.slot), v.phase);
             mbarrier_wait(bars.vt_empty(vt.slot), vt.phase ^ 1);
-            rewrite(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kVtBytes, warp, lane);
+            rewrite(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kVtBytes, warp, lane, n++);
             fence_async_shared();
             __syncwarp();
             if (lane == 0) {
@@ -137,7 +139,7 @@ WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp
             vt.next();
         }
     }
-    if (kTold && warp == 0) begin_rows(base, bars, q, static_cast<const Work*>(nullptr), lane);
+    if (kTold) begin_rows(base, bars, q, static_cast<const Work*>(nullptr), warp, lane);
 }
 
 // Where a consumer warpgroup finds its n-th tile of keys, and how it gives it back.
@@ -164,6 +166,27 @@ struct Rings {
         release_vt(n);
     }
 };
+
+// O times its rows' factors, and V's mean for the rows that see a key: what a thread has of two rows, in the order in which V^T lies. head: of all
+// sequences' heads of K and V.
+template <i32 N>
+WS_DEV void add_mean(const Params& p, float (&o)[N], i64 head, u32 lane4, float f0, float f1, bool seen0, bool seen1) {
+    const float4* from = reinterpret_cast<const float4*>(p.v_mean + head * D) + lane4;
+    const float g0 = seen0 ? 1.0f : 0.0f, g1 = seen1 ? 1.0f : 0.0f;
+#pragma unroll
+    for (i32 j = 0; j < D / 16; ++j) {
+        float4 m = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (p.v_mean) m = from[4 * j];
+        const float mean[4] = {m.x, m.z, m.y, m.w};   // the order of an accumulator's dimensions
+#pragma unroll
+        for (i32 e = 0; e < 4; ++e) {
+            float& o0 = o[8 * j + e % 2 + e / 2 * 4];
+            float& o1 = o[8 * j + e % 2 + e / 2 * 4 + 2];
+            o0 = fmaf(o0, f0, mean[e] * g0);
+            o1 = fmaf(o1, f1, mean[e] * g1);
+        }
+    }
+}
 
 // Cycles of one warp of each consumer, by phase: K awaited, scores, softmax, V awaited, values and folding, all else; then the total in ns.
 #if WS_TRACE

@@ -34,18 +34,19 @@ WS_DEV void wgmma_pairs_first(u32 (&d)[32], u64 a, u64 b) {
         : "l"(a), "l"(b));
 }
 
-// m64n72k16: D += A B; A four registers a thread, B a row for each k, its first 64 columns 128 bytes side by side, the last eight in another block of that kind, which lies where
-// the descriptor's leading offset says. Here the accumulator is f32's full width.
+// m64n72k16: D += A B; A four registers a thread; the accumulator is f32's full width. kRows: B a row for each k, its first 64 columns 128 bytes side by side, the last eight in
+// another block of that kind, which lies where the descriptor's leading offset says; else B is K-major.
+template <bool kRows>
 WS_DEV void wgmma_f16(float (&d)[36], const u32 (&a)[4], u64 b) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n72k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35}, "
-        "{%36, %37, %38, %39}, %40, 1, 1, 1, 1;\n"
+        "{%36, %37, %38, %39}, %40, 1, 1, 1, %41;\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
           "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
           "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kRows ? 1 : 0));
 }

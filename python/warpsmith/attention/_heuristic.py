@@ -221,9 +221,11 @@ def _section(s, l2_bytes=None):
     return ceil_div(heads, ceil_div(heads * 2 * s.Sk * s.D, l2_bytes or (80 << 20 if s.Sk < 8192 else 1 << 50))) if s.causal else 1
 
 
-def forward_f16_shared(wgs):
-    """Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16, barriers, what consumers are told of two row tiles; and, aligned, the ones."""
-    return ceil_div(2 * 64 * wgs * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256 + 2 * 32, 1024) * 1024 + 2048
+def forward_f16_shared(wgs, packed=False):
+    """Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16 (packed: with ones behind), barriers, scales, what consumers are told of two row
+    tiles; and, aligned, the ones."""
+    fixed = 2 * 64 * wgs * 64 + (4 + 2) * 128 * 64 + 256 + 2 * 32
+    return fixed + 4 * 2 * (128 * 64 + 1024) + 64 if packed else ceil_div(fixed + 4 * 2 * 128 * 64, 1024) * 1024 + 2048
 
 
 FORWARD_F16 = {2: 1342, 4: 2055}   # consumers, and cycles of a tile of keys
@@ -240,24 +242,26 @@ def forward_f16_cycles(s, wgs, sms=SMS):
 
 def takes_forward_f16(s):
     """Whether forward_f16.cu runs it: its weights are linear between powers of two, which outputs hardly see, and log-sum-exps would (3%)."""
-    return s.D == 64 and s.plain and not s.packed and not s.lse
+    return s.D == 64 and (s.plain or s.packed) and not s.lse
 
 
 def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
-    """Many queries over many keys at D 64, with scales of a whole head, and no log-sum-exp."""
+    """Many queries over many keys at D 64, with scales of a whole head or packed values, and no log-sum-exp."""
     wgs = wgs or min(FORWARD_F16, key=lambda n: (forward_f16_cycles(s, n, sms), n))
     defines = dict(WS_D=64, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
+    if s.packed:
+        defines["WS_PACKED"] = 1
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
-    return Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s),
+    return Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s),
                   boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
 def choose(s, sms=SMS):
-    """The kernel that we would run. With V packed there is but one that takes it; `packed_fits` says where that is the one to take."""
+    """The kernel that we would run. With V packed there is but one that takes it (at D 64 without log-sum-exps another); `packed_fits` says where that is the one to take."""
     if s.packed:
-        return choose_forward(s, sms=sms)
+        return choose_forward_f16(s, sms=sms) if takes_forward_f16(s) else choose_forward(s, sms=sms)
     rows = s.group * s.Sq
     tiny = choose_tiny(s, sms=sms)
     # In CTAs of 64 rows by 128 keys, however large those of this choice are.
