@@ -66,17 +66,30 @@ WS_DEV void plain_wgmma_pairs_first(u32 (&d)[32], u64 a_desc, u64 b_desc) {
     plain_wgmma_pairs(d, a_desc, b_desc);
 }
 
+template <bool kRows>
 WS_DEV void plain_wgmma_f16(float (&d)[36], const u32 (&a)[4], u64 b_desc) {
-    const u32 lane = threadIdx.x % 32, key = lane % 16 * 128, right = lane / 16 * 16;
-    u32 b[4];   // eight columns of keys 0-7, of keys 8-15, then the next eight
+    const u32 lane = threadIdx.x % 32, start = plain_start(b_desc), right = lane / 16 * 16;
+    u32 b[4];
+    if (kRows) {   // eight columns of keys 0-7, of keys 8-15, then the next eight
+        const u32 key = lane % 16 * 128;
 #pragma unroll
-    for (u32 n = 0; n < 8; n += 2) {
-        ldmatrix_x4_trans(b, plain_swizzled<7>(plain_start(b_desc) + key + n * 16 + right));
-        mma_f16(d + 4 * n, a[0], a[1], a[2], a[3], b[0], b[1]);
-        mma_f16(d + 4 * n + 4, a[0], a[1], a[2], a[3], b[2], b[3]);
+        for (u32 n = 0; n < 8; n += 2) {
+            ldmatrix_x4_trans(b, plain_swizzled<7>(start + key + n * 16 + right));
+            mma_f16(d + 4 * n, a[0], a[1], a[2], a[3], b[0], b[1]);
+            mma_f16(d + 4 * n + 4, a[0], a[1], a[2], a[3], b[2], b[3]);
+        }
+        ldmatrix_x4_trans(b, plain_swizzled<7>(start + plain_leading(b_desc) + key + right));
+        mma_f16(d + 32, a[0], a[1], a[2], a[3], b[0], b[1]);
+    } else {   // eight rows of keys 0-7, the next eight, then both of keys 8-15
+#pragma unroll
+        for (u32 n = 0; n < 8; n += 2) {
+            ldmatrix_x4(b, plain_swizzled<7>(start + (8 * n + lane % 16) * 128 + right));
+            mma_f16(d + 4 * n, a[0], a[1], a[2], a[3], b[0], b[2]);
+            mma_f16(d + 4 * n + 4, a[0], a[1], a[2], a[3], b[1], b[3]);
+        }
+        ldmatrix_x4(b, plain_swizzled<7>(start + (64 + lane % 8) * 128 + right));
+        mma_f16(d + 32, a[0], a[1], a[2], a[3], b[0], b[2]);
     }
-    ldmatrix_x4_trans(b, plain_swizzled<7>(plain_start(b_desc) + plain_leading(b_desc) + key + right));
-    mma_f16(d + 32, a[0], a[1], a[2], a[3], b[0], b[1]);
 }
 
 WS_DEV void plain_prefetch(const TensorMap*) {}
