@@ -27,7 +27,7 @@
 // The reference of a row, b = (15.25 + reference) / 31, is a past maximum, of weight 2^0.75. While a tile's largest weight stays under 2^14 it needs no shuffle and no rescaling (its
 // largest score is 16 three-input maxima of pairs). Else the row gets a new reference, and O is rescaled.
 // What is no number: a score that is none has t 0, counts as too large, and makes its row's sum none. So do scales.
-// Limits: a row whose largest logit is beyond 1.3 million in magnitude gives NaN. A factor too small for f16's last place counts as 0: then all keys weigh the same
+// Limits: a row whose largest logit is beyond 1.3 million gives NaN, below minus that NaN or 0. A factor too small for f16's last place counts as 0: then all keys weigh the same
 // (scores would differ by 6% of an octave at most).
 // Losers (4x16x4096 on an H200, 2026-11-22, us; forward.cu 440): scores in f32 and weights by two FMAs and a byte permutation 408; the next tile's scores issued with this one's
 //   values, three consumers, sums by a tree of f16 additions 354; four consumers in this order 323; 104 instead of 112 registers for consumers, and 64 instead of 32 for who widens

@@ -68,13 +68,13 @@
 //! ]
 //! [[launch]]
 //! entry = "forward_f16_plain"
-//! grid = ["min(ceil_div(Sq, 64 * GROUPS) * Hq * B, SM_COUNT)"]
+//! grid = ["min(ceil_div(Sq, 64 * GROUPS) * Hq * B, 2)"]
 //! block = ["128 * GROUPS + 128"]
 //! shared_bytes = "8192 * GROUPS + 117760"
 //! args = ["p"]
 
 // forward_f16.cu with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its instructions.
-// Its time is of no interest. The struct is Params of params.cuh, field by field.
+// Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
 #include "plain.cuh"
 #include "as_function.cuh"
