@@ -159,28 +159,43 @@ fn the_kernel_that_ships_for_other_cards_is_right_on_their_arithmetic() {
 /// The attention library's kernel for many queries at head dimension 64, with plain products and copies in the place of Hopper's: its arithmetic, rings and barriers.
 #[test]
 fn the_kernel_without_exponentials_is_right_on_plain_products() {
-    let file = root().join("kernels/attention/hopper/gate_any_forward_f16_plain.cu");
-    let file = file.to_str().unwrap();
-    let rows: [(&str, &[&str], usize); 4] = [
-        ("groups of queries, ragged tiles", &["--shapes", "tiny,batch", "--scales", "head,tensor", "--sweep"], 24),
-        ("queries that see nothing, row tiles that see nothing", &["--shapes", "blind,1x3x1x270x40x64", "--sweep"], 12),
+    const PLAIN: &str = "gate_any_forward_f16_plain.cu";
+    const PACKED: &str = "gate_any_forward_f16_packed_plain.cu";
+    let rows: [(&str, &str, &[&str], usize); 6] = [
         (
+            PLAIN,
+            "groups of queries, ragged tiles",
+            &["--shapes", "tiny,batch", "--scales", "head,tensor", "--sweep"],
+            24,
+        ),
+        (
+            PLAIN,
+            "queries that see nothing, row tiles that see nothing",
+            &["--shapes", "blind,1x3x1x270x40x64", "--sweep"],
+            12,
+        ),
+        (
+            PLAIN,
             "a key far above all before, outliers, equal keys; rings of buffers come round",
             &["--shapes", "1x2x1x70x700x64", "--dist", "peaked,needles,outliers,equal,zeros"],
             10,
         ),
         (
+            PLAIN,
             "few keys, whose error nothing averages",
             &["--shapes", "1x1x1x5x7x64", "--dist", "normal,peaked", "--seeds", "0,2,4"],
             12,
         ),
+        (PACKED, "scales by block", &["--shapes", "tiny,blind", "--scales", "block,head", "--sweep"], 16),
+        (PACKED, "rings that come round", &["--shapes", "1x2x1x200x700x64", "--dist", "needles,shifted"], 4),
     ];
-    for (what, more, workloads) in rows {
-        let args = [&["check", file, "--backend", "cpu"][..], more].concat();
+    for (file, what, more, workloads) in rows {
+        let path = root().join("kernels/attention/hopper").join(file);
+        let args = [&["check", path.to_str().unwrap(), "--backend", "cpu"][..], more].concat();
         let (code, document) = Place::new().json(&args);
-        let results = document["results"].as_array().unwrap_or_else(|| panic!("{what}: {document}"));
+        let results = document["results"].as_array().unwrap_or_else(|| panic!("{file}: {what}: {document}"));
         let bad = results.iter().find(|r| r["verdict"] != "passed").map(|r| &r["finding"]);
-        assert_eq!((code, bad, results.len()), (0, None, workloads), "{what}");
+        assert_eq!((code, bad, results.len()), (0, None, workloads), "{file}: {what}");
     }
 }
 

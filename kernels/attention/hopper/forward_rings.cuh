@@ -55,11 +55,6 @@ struct Bars {
     WS_DEV_MEMBER u32 v_scale(u32 n) const { return at + (kScales - kBars) + (kScaleSlots + n % kScaleSlots) * 4; }
 };
 
-// Announces bytes without arriving.
-WS_DEV void mbarrier_expect_only(u32 bar, u32 bytes) {
-    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
-}
-
 WS_DEV float load_shared_f32(u32 addr) {
     float x;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(addr) : "memory");

@@ -8,29 +8,30 @@
 #include "half.cuh"
 #include "wgmma_f16.cuh"
 
-// A tensor map as plain_tma_load reads it: address, strides over (batch, head, token), tokens, rows of a box.
-WS_DEV TensorMap plain_map(const u8* p, i64 b, i64 h, i64 s, i32 tokens, i32 rows) {
-    return TensorMap{{reinterpret_cast<u64>(p), static_cast<u64>(b), static_cast<u64>(h), static_cast<u64>(s), static_cast<u64>(tokens), static_cast<u64>(rows)}};
+// A tensor map as plain_tma_load reads it: address, strides over (batch, head, row), rows, those of a box, 16-byte chunks of each, whether copies are counted themselves.
+WS_DEV TensorMap plain_map(const u8* p, i64 b, i64 h, i64 s, i32 rows, u32 box, u32 chunks = 4, u32 counted = 1) {
+    return TensorMap{{reinterpret_cast<u64>(p), static_cast<u64>(b), static_cast<u64>(h), static_cast<u64>(s), static_cast<u64>(rows), box, chunks, counted}};
 }
 
-// The copies arrive, unless there is none.
+// Copies arrive themselves, unless there is none, or unless their bytes were announced without an arrival: then one follows.
 WS_DEV void plain_expect_tx(u32 bar, u32 bytes) {
     if (bytes == 0) mbarrier_arrive(bar);
 }
+WS_DEV void plain_expect_only(u32, u32) {}
 
-// One thread copies rows of 64 bytes, swizzled, zeros beyond the tokens, and arrives: of the boxes of queries only the last one of a row tile does.
-WS_DEV void plain_tma_load(u32 smem, const TensorMap* map, u32 bar, i32, i32 first, i32 head, i32 b) {
+// One thread copies rows of 64 or 128 bytes, swizzled, zeros beyond the last, and arrives: of the boxes of queries only the last one of a row tile does.
+WS_DEV void plain_tma_load(u32 smem, const TensorMap* map, u32 bar, i32 column, i32 first, i32 head, i32 b) {
     const u64(&m)[16] = map->opaque;
-    const u8* from = reinterpret_cast<const u8*>(m[0]) + b * static_cast<i64>(m[1]) + head * static_cast<i64>(m[2]);
-    const i32 tokens = static_cast<i32>(m[4]), rows = static_cast<i32>(m[5]);
+    const u8* from = reinterpret_cast<const u8*>(m[0]) + b * static_cast<i64>(m[1]) + head * static_cast<i64>(m[2]) + column;
+    const i32 rows = static_cast<i32>(m[4]), box = static_cast<i32>(m[5]), chunks = static_cast<i32>(m[6]);
 #pragma unroll 1
-    for (i32 i = 0; i < 4 * rows; ++i) {
-        const i32 row = i / 4, token = first + row;
+    for (i32 i = 0; i < chunks * box; ++i) {
+        const i32 row = i / chunks, chunk = i % chunks;
         uint4 x = make_uint4(0, 0, 0, 0);
-        if (token < tokens) x = reinterpret_cast<const uint4*>(from + token * static_cast<i64>(m[3]))[i % 4];
-        store_shared_16(smem + swizzled<64>(row, i % 4), x.x, x.y, x.z, x.w);
+        if (first + row < rows) x = reinterpret_cast<const uint4*>(from + (first + row) * static_cast<i64>(m[3]))[chunk];
+        store_shared_16(smem + (chunks == 8 ? swizzled<128>(row, chunk) : swizzled<64>(row, chunk)), x.x, x.y, x.z, x.w);
     }
-    if (rows != 64 || first / 64 % WS_WGS == WS_WGS - 1) mbarrier_arrive(bar);
+    if (m[7] && (box != 64 || first / 64 % WS_WGS == WS_WGS - 1)) mbarrier_arrive(bar);
 }
 
 // The address behind a descriptor's low word, its leading offset, and the address of a byte, swizzled.
@@ -104,6 +105,7 @@ WS_DEV void plain_wait() {
 
 #define tma_load_4d plain_tma_load
 #define mbarrier_expect_tx plain_expect_tx
+#define mbarrier_expect_only plain_expect_only
 #define prefetch_tensor_map plain_prefetch
 #define wgmma_pairs plain_wgmma_pairs
 #define wgmma_pairs_first plain_wgmma_pairs_first
