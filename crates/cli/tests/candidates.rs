@@ -166,13 +166,13 @@ fn the_kernel_without_exponentials_is_right_on_plain_products() {
             PLAIN,
             "groups of queries, ragged tiles",
             &["--shapes", "tiny,batch", "--scales", "head,tensor", "--sweep"],
-            24,
+            16,
         ),
         (
             PLAIN,
             "queries that see nothing, row tiles that see nothing",
             &["--shapes", "blind,1x3x1x270x40x64", "--sweep"],
-            12,
+            8,
         ),
         (
             PLAIN,

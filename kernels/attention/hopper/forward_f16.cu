@@ -2,8 +2,9 @@
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
-// Shapes: params.cuh, with scales per tensor or per head; WS_PACKED: V^T and scales as pack_kv makes them, by block of 128 tokens, and V's mean is added. Any Sq and Sk; causal is aligned bottom-right; Hq a multiple of Hkv. No log-sum-exp: p.lse is not
-// looked at (it would be off by the weights' error, 0.03), so the host gives calls that want it to forward.cu.
+// Shapes: params.cuh, with scales per tensor or per head; WS_PACKED: V^T and scales as pack_kv makes them, by block of 128 tokens, and V's mean is added. Any Sq
+// and Sk; causal is aligned bottom-right; Hq a multiple of Hkv. No log-sum-exp: p.lse is not looked at (it would be off by the weights' error, 0.03), so the host
+// gives calls that want it to forward.cu.
 // Assumes: WS_D 64; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 64 bytes, swizzled to their width;
 // strides in whole 16 bytes; scales of at least 0.
 // Roles: group 0 loads and widens, groups 1 to WGS each own 64 rows of queries.
@@ -12,8 +13,8 @@
 //     warp 0:     q_raw -> what consumers have to know of the row tile (Told) -> q_full
 //     warps 0, 1: v_full, vt_empty -> e4m3 to f16 (widen.cuh) -> vt_full (and v_empty)
 //     consumers:  q_full -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | weights in S's registers | vt_full -> O += P V -> vt_empty
-//   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile, which is busy for 78% of the time with four of them. Keys run from last to first, but for one tile that all
-//   rows see, which comes before all.
+//   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile, which is busy for 78% of the time with four of them. Keys run
+//   from last to first, but for one tile that all rows see, which comes before all.
 //
 // Arithmetic, and its error:
 //   Scores   are f16 pairs: half the registers of f32. Each row of Q is multiplied by a power of two, in e4m3 and in place, such that |q| |k|, with |k| at most
@@ -28,7 +29,7 @@
 // largest score is 16 three-input maxima of pairs). Else the row gets a new reference, and O is rescaled.
 // What is no number: a score that is none has t 0, counts as too large, and makes its row's sum none. So do scales.
 // Limits: a row whose largest logit is beyond 1.3 million gives NaN, below minus that NaN or 0. A factor too small for f16's last place counts as 0: then all keys weigh the same
-// (scores would differ by 6% of an octave at most).
+// (scores would differ by 6% of an octave at most). WS_PACKED: it counts as f16's last place, by which scores of codes that are not 0 differ by 0.12 octaves at most.
 // Losers (4x16x4096 on an H200, 2026-11-22, us; forward.cu 440): scores in f32 and weights by two FMAs and a byte permutation 408; the next tile's scores issued with this one's
 //   values, three consumers, sums by a tree of f16 additions 354; four consumers in this order 323; 104 instead of 112 registers for consumers, and 64 instead of 32 for who widens
 //   305; rows of Q scaled by who widens 314 (here 301), and the first tile later; three consumers 328, two 387.
@@ -58,7 +59,7 @@
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
-static_assert(WGS == 2 || WGS == 4 || (WGS == 3 && !WS_PACKED), "two or four consumers (three lost, and straddle blocks of 128 queries)");
+static_assert(WGS == 2 || WGS == 4, "two or four consumers: three lost, and straddle blocks of 128 queries");
 constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true;
 constexpr u32 kPitch = D;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = kAcross ? 1024 : 2048;
@@ -67,7 +68,7 @@ constexpr u32 kVtBytes = kAcross ? 2 * kHalf : 2 * kTileBytes;
 constexpr i32 kQStages = 2, kStages = 4, kVStages = 2, kVtStages = 4;
 constexpr i32 kTransposers = 2;   // warps, which widen here
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
-constexpr i32 kConsumerRegisters = WGS == 4 ? 104 : WGS == 3 ? 152 : 216, kProducerRegisters = WGS == 4 ? 64 : WGS == 3 ? 56 : 72;
+constexpr i32 kConsumerRegisters = WGS == 4 ? 104 : 216, kProducerRegisters = WGS == 4 ? 64 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V in f16 | barriers | scales | Told of each slot of Q | ones, 16 keys of 128 bytes.

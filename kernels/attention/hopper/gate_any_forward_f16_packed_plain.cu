@@ -81,7 +81,7 @@
 //! args = ["p"]
 
 // forward_f16.cu over packed values, with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its
-// instructions. V^T is made here, plainly, from the task's row-major codes, in the order that transpose.cuh states; no log-sum-exp is asked for, so K's mean is of no
+// instructions. V^T is made by transpose_plain.cuh from the task's row-major codes; no log-sum-exp is asked for, so K's mean is of no
 // consequence. Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
 #define WS_PACKED 1
@@ -89,21 +89,11 @@
 #include "as_function.cuh"
 #include "forward_f16.cu"
 #include "as_kernels.cuh"
+#include "transpose_plain.cuh"
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_f16_plain(const __grid_constant__ Params p) {
     const i64 keys = (p.Sk + 127) / 128 * 128;
     const TensorMap q_map = plain_map(p.q, p.q_b, p.q_h, p.q_s, p.Sq, 64), k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, p.Sk, 128, 4, 0),
                     v_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8, 0);
     attention_forward_f16(p, q_map, k_map, v_map);
-}
-
-// A thread for each key of a tile. Key k of 16 lies at position 4 (k % 8 / 2) + 2 (k / 8) + k % 2, dimension d of 16 in row d / 2 + 8 (d % 2).
-extern "C" __global__ void __launch_bounds__(128) transpose_values(const u8* v, u8* v_t, i32 Sk) {
-    const i32 tile = blockIdx.x, key = tile * 128 + threadIdx.x, k = threadIdx.x % 16;
-    const i64 head = static_cast<i64>(blockIdx.z) * gridDim.y + blockIdx.y, keys = static_cast<i64>(gridDim.x) * 128;
-    const i32 at = tile * 128 + threadIdx.x / 16 * 16 + 4 * (k % 8 / 2) + 2 * (k / 8) + k % 2;
-    for (i32 d = 0; d < WS_D; ++d) {
-        const i32 row = d / 16 * 16 + d % 16 / 2 + 8 * (d % 2);
-        v_t[(head * WS_D + row) * keys + at] = key < Sk ? v[(head * Sk + key) * WS_D + d] : 0;
-    }
 }

@@ -5,13 +5,10 @@
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! [levers]
-//! GROUPS = [4, 3, 2]
+//! GROUPS = [4, 2]
 //! [[config]]
 //! name = "four"
 //! set = { GROUPS = 4 }
-//! [[config]]
-//! name = "three"
-//! set = { GROUPS = 3 }
 //! [[config]]
 //! name = "two"
 //! set = { GROUPS = 2 }
