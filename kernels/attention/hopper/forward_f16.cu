@@ -35,9 +35,6 @@
 //   305; rows of Q scaled by who widens 314 (here 301), and the first tile later; three consumers 328, two 387.
 // Measured: docs/ledger.md. Comes from: forward.cu.
 #include "params.cuh"
-#include "scale.cuh"
-#include "softmax.cuh"
-#include "wgmma_f16.cuh"
 #include "widen.cuh"
 
 #ifndef WS_D
@@ -79,28 +76,13 @@ constexpr u32 kOnes = (kRecordsEnd + 1023) / 1024 * 1024, kSharedBytes = kAcross
 static_assert(kVStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
-#include "forward_work.cuh"
+constexpr float kOctaves = 31.0f;
+// 31 - E of a row's reference. Its weight is 2^0.75 and, linear between 1 and 2, 4% too large like weights on average. (With E 15 it would be exact and all others too large: in
+// causal rows of few keys that made relF 4 to 6% larger.)
+constexpr float kReference = 15.25f;
+constexpr float kUnseen = -65504.0f, kMostOctaves = 2.0e6f;
 
-// What consumers have to know of a row tile; tiles is less than 0 where there is none any more.
-struct Told {
-    Work w;
-    i32 head;             // of all sequences
-    float c, v_scale;     // scores' factor, in log2 units, and outputs'; kBlocks: without K's scale, and V's largest
-    float c_later;        // kBlocks: that of rows from 128 on
-};
-
-WS_DEV void tell(u32 to, const Told& x) {
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.head), "r"(x.w.first_row), "r"(x.w.tiles), "r"(x.w.first_tile) : "memory");
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %3};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later) : "memory");
-}
-
-WS_DEV Told told(u32 from) {
-    Told x{};
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.head), "=r"(x.w.first_row), "=r"(x.w.tiles), "=r"(x.w.first_tile) : "r"(from) : "memory");
-    if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");
-    else asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.c), "=f"(x.v_scale) : "r"(from + 16) : "memory");
-    return x;
-}
+#include "pairs.cuh"
 
 // The largest of V's scales among a row tile's keys: tiles are widened relative to it, so that one head's outputs add up. By a whole warp.
 WS_DEV float largest_v_scale(const Params& p, const Work& w, u32 lane) {
@@ -112,50 +94,8 @@ WS_DEV float largest_v_scale(const Params& p, const Work& w, u32 lane) {
     return top;
 }
 
-// By each warp that widens, of which the first one tells. Scales are asked for before Q is waited for. v_top: kBlocks, V's largest scale.
-WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 warp, u32 lane, float& v_top) {
-    if (kBlocks && w) v_top = largest_v_scale(p, *w, lane);
-    if (warp != 0) return;
-    Told x{};
-    if (w) {
-        const i32 kv_head = w->head / p.group;
-        const float* q_scales = p.q_scale + w->b * p.qs_b + w->head * p.qs_h;
-        const i32 block = kBlocks ? w->first_row >> 7 : 0, last = (p.Sq - 1) >> 7;
-        const float q_scale = load_f32(q_scales + block * p.qs_t), later = kBlocks ? load_f32(q_scales + min(block + 1, last) * p.qs_t) : 0.0f;
-        const float k_scale = kBlocks ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
-        x.v_scale = kBlocks ? v_top : load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
-        mbarrier_wait(bars.q_raw(q.slot), q.phase);
-        x.w = *w;
-        x.head = w->b * p.Hq + w->head;
-        x.c = score_factor(q_scale * k_scale * p.softmax_scale_log2);
-        x.c_later = score_factor(later * p.softmax_scale_log2);
-    } else {
-        mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
-        x.w.tiles = -1;
-    }
-    if (lane == 0) {
-        tell(base + kRecords + q.slot * kRecordBytes, x);
-        mbarrier_arrive(bars.q_full(q.slot));
-    }
-}
-
 // A tile's scale relative to the largest, in a pair.
 WS_DEV u32 relative_scale(float scale, float top) { return twice(top > 0.0f ? scale * rcp(top) : 0.0f * scale); }
-
-// Scores in pairs of keys: words 2 b and 2 b + 1 are a thread's two rows, of keys 8 b + 2 (lane % 4) + {0, 1}. Four words are also the A operand for 16 keys.
-using Pairs = u32[KEYS / 4];
-
-// S = Q K^T, issued, not waited for. q and k are low words of descriptors, as v below.
-WS_DEV void issue_scores(Pairs& s, u32 q, u32 k) {
-    wgmma_fence();
-#pragma unroll
-    for (i32 i = 0; i < D / 32; ++i) {
-        const u64 a = desc_at<kPitch>(q, i * 32), b = desc_at<kPitch>(k, i * 32);
-        if (i == 0) wgmma_pairs_first(s, a, b);
-        else wgmma_pairs(s, a, b);
-    }
-    wgmma_commit();
-}
 
 constexpr i32 kSums = D / 2, kOutputs = kSums + 4;   // an accumulator's words: a thread's dimensions of two rows, then each row's sum, twice
 
@@ -188,95 +128,15 @@ WS_DEV void weigh(Pairs& s, u32 c0, u32 c1, u32 b0, u32 b1) {
     }
 }
 
-// Hides keys from a limit on. first_key is the tile's first key plus 2 (lane % 4).
-WS_DEV void hide_keys(Pairs& s, i32 first_key, i32 limit0, i32 limit1) {
-    constexpr u32 kNone = 0xFC00FC00u;   // minus infinity, twice
-#pragma unroll
-    for (i32 e = 0; e < KEYS / 4; ++e) {
-        const i32 left = (e & 1 ? limit1 : limit0) - first_key;
-        const u32 one = (s[e] & 0xFFFFu) | 0xFC000000u;   // PERF: made for each pair: made under the condition, ptxas 13.0 serialises all products (C7511)
-        s[e] = left > 8 * (e / 2) + 1 ? s[e] : left > 8 * (e / 2) ? one : kNone;
-    }
-}
-
-// Multiplies each row of Q by a power of two, 2^-k, for which no score leaves f16: the warp's own 16 rows, in place, two lanes to a row. Returns the row's factor c / 31
-// of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
-WS_DEV float scale_rows(u32 q, u32 lane, float c) {
-    constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
-    const u32 row = lane / 2, first = (lane & 1) * kChunks;
-    u32 h[D / 4], norm = 0;
-#pragma unroll
-    for (u32 i = 0; i < kChunks; ++i) {
-        u32 r[4];
-        load_shared_16(r, q + swizzled<kPitch>(row, first + i));
-#pragma unroll
-        for (u32 e = 0; e < 4; ++e) f16_of_e4m3(r[e], h[8 * i + 2 * e], h[8 * i + 2 * e + 1]);
-    }
-#pragma unroll
-    for (u32 i = 0; i < D / 4; ++i) {
-        const u32 x = mul_f16x2(h[i], 0x2C002C00u);   // 2^-4, so that squares stay in f16
-        norm = fma_f16x2(x, x, norm);
-    }
-    float low, high;
-    f32_of_f16x2(norm, low, high);
-    float norm2 = (low + high) * 256.0f;
-    norm2 += __shfl_xor_sync(0xFFFFFFFFu, norm2, 1);
-    // 4^k is to be at least the square of |q| 448 sqrt(D) / 65504, with 2% to spare for the norm's rounding. A row that holds a NaN has the largest k.
-    const float need = norm2 * (1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0f));
-    const i32 octaves = static_cast<i32>(__float_as_uint(need) >> 23) - 127 + 1;   // need < 2^octaves
-    const i32 k = max(-8, min(9, (octaves + 1) >> 1));
-    const float step = c * __uint_as_float((127 + k) << 23) * (1.0f / 31.0f);
-    const u32 power = !kBlocks && step < 0x1p-25f ? 0 : (15 - k) << 10, by = power | power << 16;
-#pragma unroll
-    for (u32 i = 0; i < kChunks; ++i) {
-        u32 r[4];
-#pragma unroll
-        for (u32 e = 0; e < 4; ++e) r[e] = e4m3x4_of_f16x2(mul_f16x2(h[8 * i + 2 * e], by), mul_f16x2(h[8 * i + 2 * e + 1], by));
-        store_shared_16(q + swizzled<kPitch>(row, first + i), r[0], r[1], r[2], r[3]);
-    }
-    return step;
-}
-
-// The negative factor as a pair: never 0, as 0 times a hidden key's score is no number; and no number where it is none itself, or infinite.
-// PERF: that by an addition, as a choice made all that is the same in a warp, places in the rings and descriptors, ordinary registers (ptxas 13.0).
-WS_DEV u32 factor_pair(float step) { return twice(fmaf(step, 0.0f, -fminf(fmaxf(step, 0x1p-24f), 65504.0f))); }
-
-constexpr u32 kLeast = 0x2C002C00u;     // 2^-4: t of a weight of 2^14.06, the largest that is taken as it is
-constexpr float kUnseen = -65504.0f;    // the b of a row that has seen no key: any score is then too large, and a hidden one weighs 0
-// 31 - E of a row's reference. Its weight is 2^0.75 and, linear between 1 and 2, 4% too large like weights on average. (With E 15 it would be exact and all others too large: in
-// causal rows of few keys that made relF 4 to 6% larger.)
-constexpr float kReference = 15.25f;
-constexpr float kMostOctaves = 2.0e6f;  // of a largest score: beyond, f16 has no b for it
-
-WS_DEV float max_nan(float a, float b) {
-    float y;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-    return y;
-}
+constexpr u32 kLeast = 0x2C002C00u;   // 2^-4: t of a weight of 2^14.06, the largest that is taken as it is
 
 // What a thread keeps of its two rows.
 struct Consumer {
     float o[kOutputs];
-    float b0, b1;   // exact in f16
 
     WS_DEV_MEMBER void reset() {
 #pragma unroll
         for (i32 i = 0; i < kOutputs; ++i) o[i] = 0.0f;
-        b0 = b1 = kUnseen;
-    }
-
-    // One row's new reference, from a thread's largest score and the pair that weigh takes. Returns what all that was summed before is worth under it: no number where
-    // a score is none.
-    WS_DEV_MEMBER float raise(u32 tops, u32 c_pair, float& b) const {
-        float top = first_of(max_nan_f16x2(tops, tops >> 16 | tops << 16));
-        top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
-        top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-        const float x = top * first_of(c_pair) * -31.0f;
-        const float now = fmaxf(b, first_of(twice((kReference + x) * (1.0f / 31.0f))));   // still kUnseen where no key is seen
-        const bool none = x != x || (fabsf(x) > kMostOctaves && x != kNegInf);
-        const float a = none ? __int_as_float(0x7FC00000) : b == kUnseen ? 0.0f : ex2(31.0f * (b - now));
-        b = now;
-        return a;
     }
 
     WS_DEV_MEMBER void scale_output(float a0, float a1) {
@@ -307,7 +167,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
             const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
             const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
-            const float step = scale_rows(base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch, lane, kBlocks && group >= 2 ? x.c_later : x.c);
+            const float step = scale_rows(base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch, lane, later_block(w, group) ? x.c_later : x.c);
             const float step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4)), step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
             u32 c0 = factor_pair(step0), c1 = factor_pair(step1);
             fence_async_shared();
@@ -345,10 +205,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     const u32 least = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
                     const bool small = ((least - kLeast) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
                     if (!__all_sync(0xFFFFFFFFu, small)) {
-                        const float a0 = me.raise(top0, c0, me.b0), a1 = me.raise(top1, c1, me.b1);
+                        const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
                         me.scale_output(a0, a1);
-                        b0 = twice(me.b0);
-                        b1 = twice(me.b1);
                     }
                     weigh(s, c0, c1, b0, b1);
                     pin(s);
@@ -419,7 +277,10 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
         if (kAcross) widen_across<KEYS, kTransposers, kHalf>(from, to, warp, lane, relative_scale(load_shared_f32(Bars{smem_addr(memory) + kBars}.v_scale(n)), v_top));
         else widen_share<KEYS, kTransposers>(from, to, warp, lane);
     };
-    auto begin_rows = [&](u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 warp, u32 lane) { tell_rows(p, base, bars, q, w, warp, lane, v_top); };
+    auto begin_rows = [&](u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 warp, u32 lane) {
+        if (kBlocks && w) v_top = largest_v_scale(p, *w, lane);
+        if (warp == 0) tell_rows(p, base, bars, q, w, lane, v_top);
+    };
     auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
     forward_roles(p, &q_map, &k_map, &v_map, widen, begin_rows, consumer);
 }

@@ -125,7 +125,7 @@ WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp
     for (i32 i = 0; work_of(p, i, w); ++i) {
         if (kTold) begin_rows(base, bars, q, &w, warp, lane);
         q.next();
-        for (i32 t = 0; t < w.tiles; ++t) {
+        for (i32 t = 0; !kPacked && t < w.tiles; ++t) {
             mbarrier_wait(bars.v_full(v.slot), v.phase);
             mbarrier_wait(bars.vt_empty(vt.slot), vt.phase ^ 1);
             rewrite(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kVtBytes, warp, lane, n++);
@@ -229,7 +229,7 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
     wait_for_earlier_kernels();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
-        if (!kPacked && thread / 32 < kTransposers) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite, begin_rows);
+        if (!kPacked ? thread / 32 < kTransposers : kTold && thread < 32) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite, begin_rows);
         else if (thread == 64) produce_v(p, v_map, base, bars);
         else if (thread == 96) produce_qk(p, q_map, k_map, base, bars);
     } else {

@@ -52,6 +52,30 @@ WS_DEV void mbarrier_wait(u32 bar, u32 parity) {
         : "memory");
 }
 
+// Whether a phase has ended, without waiting for it.
+WS_DEV bool mbarrier_test(u32 bar, u32 parity) {
+    u32 there;
+    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}" : "=r"(there) : "r"(bar), "r"(parity) : "memory");
+    return there;
+}
+
+// Waits unless that has been seen before. (A branch around the wait would differ between lanes for all that the compiler knows.)
+WS_DEV void mbarrier_wait_unless(bool there, u32 bar, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.u32 p, %2, 0;\n"
+        "@p bra DONE;\n"
+        "WAIT:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+        "@p bra DONE;\n"
+        "bra WAIT;\n"
+        "DONE:\n"
+        "}\n" ::"r"(bar),
+        "r"(parity), "r"(static_cast<u32>(there))
+        : "memory");
+}
+
 // ---- bulk tensor copies (9.7.9.27) ----
 
 WS_DEV void prefetch_tensor_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }

@@ -1,0 +1,353 @@
+// attention_forward_e4m3: FP8 attention of many queries over many keys at head dimensions 128 and 256, with scores in f16 and weights made as e4m3 codes by fixed-point arithmetic.
+//
+//     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
+//
+// Shapes: params.cuh, with scales per tensor or per head (WS_BLOCKS: or per block of 128 tokens; WS_PACKED: and V^T as pack_kv makes it, whose mean is added). Any Sq and
+// Sk; causal is aligned bottom-right; Hq a multiple of Hkv. No log-sum-exp: p.lse is not looked at, so the host gives calls that want it to forward.cu.
+// Assumes: WS_D 128 or 256; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 128 bytes, swizzled to their width;
+// strides in whole 16 bytes; scales of at least 0.
+// Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
+//     warp 3:     q_empty -> TMA Q -> q_raw        k_empty -> TMA K -> k_full
+//     warp 2:     v_empty -> TMA V -> v_full
+//     warp 0:     q_raw -> what consumers have to know of the row tile (Told) -> q_full
+//     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
+//     WS_PACKED:  nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full
+//     consumers:  q_full -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | codes of weights | vt_full -> T = P V -> vt_empty | O = O + T
+//   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all rows see, which comes
+//   before all.
+//
+// Arithmetic, and its error:
+//   Scores   are f16 pairs (pairs.cuh): half the registers of f32, and beside wgmma with f32 accumulators every instruction at half rate takes 4.0 cycles, beside this 2.2.
+//   Weights  t = sat(b - c s) is (16 - E) / 16 of a weight of 2^(E - 7), y = 4096 - 2048 t = 2048 + 128 E; y's low ten bits are E's four whole and six broken places, and five
+//            places to the left they are a code of 8 bits and eight more: e4m3 of 2^(E - 7), linear between powers of two. What is missing there, 2^f - 1 - f for E's broken part
+//            f, is a parabola within 0.0059: v = a f - b, and v v + d is of such a size that its bits, as f16 below its normal numbers, are what is to be added. So 16 bits of the
+//            exact weight's logarithm (0.13% off, RMS) and half a code's place, whose upper eight are the code: rounded once, as FA3 rounds exact weights. Five and a half
+//            instructions for two weights; the range, 15.75 octaves and what e4m3 has below, ends in a true 0.
+//   A quarter of the weights goes to the MUFU, in f16 pairs, and is rounded to e4m3 there: it has nothing else to do, and the other pipes have too much.
+//   Sums     by the product of values: eight rows of ones behind V^T. So they are those of the rounded weights.
+// The tensor core's narrow accumulator never sums over more than one tile: each is folded into f32, so the error does not grow with the number of keys.
+// The reference of a row, of weight 2^6, is a past maximum. While a tile's largest weight stays under 2^8.78 it needs no shuffle and no rescaling. Else the row gets a new one, and O
+// is rescaled. (A weight of 2^3 would want that seldom and be 2% faster, but keys ten octaves below the maximum are 0 then: relF 3 to 4% larger where scores spread wide.)
+// Limits: a row whose largest logit is beyond 42,000 in magnitude gives NaN. Scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of
+// it count as equal to it or not by chance.
+// Losers, 4x16x4096x128 on an H200, 2026-11-22, us, full and causal (forward.cu 600 to 614, 368 to 397): two consumers, the next tile's scores asked for under this one's softmax
+//   565 to 572, 333 to 364; two whose values and next scores are asked for together 572 to 592, 340 to 366, in turns or not; the same, and this tile's values under the next one's
+//   softmax 560 to 573, 318 to 354 (and best of all at 16x16x1024 full, 164); three consumers with exponentials linear between powers of two, of 6% more error, 499 to 510, 302;
+//   weights by multiplication with a parabola and conversion 597 to 625; by an addition of bits and conversion, all 571, a quarter on the MUFU 566, three quarters 591; slices of 48
+//   dimensions 546 to 556 where two of 64 have 526.
+// PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
+// Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
+#include "params.cuh"
+#include "transpose.cuh"
+
+#ifndef WS_D
+#define WS_D 128
+#endif
+#ifndef WS_WGS
+#define WS_WGS 3
+#endif
+#ifndef WS_CAUSAL
+#define WS_CAUSAL 0
+#endif
+#ifndef WS_TRACE
+#define WS_TRACE 0
+#endif
+#ifndef WS_PACKED
+#define WS_PACKED 0   // p.v is V^T as transpose.cuh would make it, (B, Hkv, D, keys in whole tiles), and p.v_mean, if there, is added to the output
+#endif
+#ifndef WS_BLOCKS
+#define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
+#endif
+#ifndef WS_TURNS
+#define WS_TURNS (WS_D == 256)   // consumers ask for values and the next scores in turns, so that the others make weights meanwhile
+#endif
+#ifndef WS_MUFU
+#define WS_MUFU 2   // of eight groups of 16 keys, how many go to the MUFU
+#endif
+
+constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
+static_assert(D == 128 || D == 256, "head dimensions are 128 and 256: 64 is forward_f16.cu's");
+static_assert(WGS == 2 || (WGS == 3 && D == 128), "two or three consumers: registers");
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true;
+static_assert(kBlocks || !kPacked, "what is packed may have scales by block");
+constexpr u32 kPitch = 128;
+constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;
+constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of ones behind it
+constexpr i32 kQStages = D == 256 ? 1 : 2, kStages = D == 256 ? 2 : 4, kVStages = kPacked ? 0 : 2, kVtStages = D == 256 ? 2 : 4;
+constexpr i32 kTransposers = 2;   // warps
+// setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
+constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : D == 256 ? 232 : 216, kProducerRegisters = WGS == 3 ? 32 : D == 256 ? 40 : 72;
+static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
+
+// Shared memory: Q | K | V | V^T | barriers | scales | Told of each slot of Q.
+constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
+constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
+constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = 32, kSharedBytes = kRecords + kQStages * kRecordBytes;
+static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
+static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
+
+constexpr float kOctaves = 16.0f;
+constexpr float kReference = 3.03125f;   // 16 - E where the code is that of 2^6: half a place of E is added beside the parabola
+constexpr float kUnseen = -4000.0f, kMostOctaves = 6.0e4f;   // 16 times each is an f16
+
+#include "pairs.cuh"
+
+constexpr i32 kSums = D / 2, kOutputs = kSums + 2;   // a thread's dimensions of two rows, then each row's sum
+
+// T = P V for 64 of the head's dimensions (N 36: and P 1; N 4: that alone), issued, not waited for. vt: low word of a descriptor.
+template <int N>
+WS_DEV void issue_values(float (&t)[N], const u32 (&p)[KEYS / 8], u32 vt) {
+    wgmma_fence();
+#pragma unroll
+    for (i32 k = 0; k < KEYS / 32; ++k) {
+        const u32 a[4] = {p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3]};
+        wgmma(t, a, desc_at<128>(vt, k * 32), k != 0);
+    }
+    wgmma_commit();
+}
+
+constexpr u32 kLeast = 0x24002400u;   // 2^-6: t of a weight of 2^8.78, 448, the largest that there is
+
+WS_DEV u32 ex2_f16x2(u32 x) {
+    u32 y;
+    asm("ex2.approx.f16x2 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
+// A pair of weights: each half's upper byte is a code. `one` is 1.0 twice, from a register: as a constant it would make two instructions of one.
+WS_DEV u32 codes(u32 s, u32 c, u32 b, u32 one) {
+    constexpr u32 kMinus2048 = 0xE800E800u, k4096 = 0x6C006C00u;
+    constexpr u32 kA = 0x2EA12EA1u, kB = 0xAED4AED4u;   // v is 0.00647 (f - 0.512 + 1/32): f comes as (1 + f / 16)
+    constexpr u32 kD = 0x00030010u;                      // 16 units of 2^-24, and 13 less in the upper half, as y's shift carries 13 into it
+    const u32 t = fma_sat_f16x2(s, c, b), y = fma_f16x2(t, kMinus2048, k4096);
+    u32 u;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(u) : "r"(y), "r"(0x003F003Fu), "r"(one));
+    const u32 v = fma_f16x2(u, kA, kB);
+    return y * 32 + fma_f16x2(v, v, kD);
+}
+
+// Weights from scores, by the negative of c and b in pairs, as operands of the product: p[4 k .. 4 k + 3] is that over keys 32 k to 32 k + 31.
+WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u32 b1) {
+    constexpr u32 kMinus16 = 0xCC00CC00u, k9 = 0x48844884u;   // log2 of a weight is 9.03125 - 16 t
+    u32 one = 0x3C003C00u;
+    asm("" : "+r"(one));
+    const u32 m0 = mul_f16x2(c0, kMinus16), m1 = mul_f16x2(c1, kMinus16), n0 = fma_f16x2(b0, kMinus16, k9), n1 = fma_f16x2(b1, kMinus16, k9);
+#pragma unroll
+    for (i32 g = 0; g < KEYS / 16; ++g) {
+        u32& row0 = p[4 * (g / 2) + 2 * (g % 2)];
+        u32& row1 = p[4 * (g / 2) + 2 * (g % 2) + 1];
+        if ((g + 1) * WS_MUFU / 8 != g * WS_MUFU / 8) {   // spread evenly
+            row0 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g], m0, n0)), ex2_f16x2(fma_f16x2(s[4 * g + 2], m0, n0)));
+            row1 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g + 1], m1, n1)), ex2_f16x2(fma_f16x2(s[4 * g + 3], m1, n1)));
+        } else {
+            row0 = __byte_perm(codes(s[4 * g], c0, b0, one), codes(s[4 * g + 2], c0, b0, one), 0x7531);
+            row1 = __byte_perm(codes(s[4 * g + 1], c1, b1, one), codes(s[4 * g + 3], c1, b1, one), 0x7531);
+        }
+    }
+}
+
+// What a thread keeps of its two rows.
+struct Consumer {
+    float o[kOutputs];
+
+    WS_DEV_MEMBER void reset() {
+#pragma unroll
+        for (i32 i = 0; i < kOutputs; ++i) o[i] = 0.0f;
+    }
+
+    WS_DEV_MEMBER void scale_output(float a0, float a1) {
+#pragma unroll
+        for (i32 i = 0; i < kSums; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
+        o[kSums] *= a0;
+        o[kSums + 1] *= a1;
+    }
+
+    WS_DEV_MEMBER void fold(const float (&x)[32], i32 slice, float v_scale) {
+#pragma unroll
+        for (i32 i = 0; i < 32; ++i) o[32 * slice + i] = kBlocks ? fmaf(x[i], v_scale, o[32 * slice + i]) : o[32 * slice + i] + x[i];
+    }
+};
+
+WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
+    const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
+    const Rings io{bars, base, lane == 0};
+    // Each consumer has the turn once for the first scores of a row tile, then once for each tile's values and the next one's scores.
+    auto await_turn = [&] { if (WS_TURNS) named_barrier_sync(1 + group, 256); };
+    auto pass_turn = [&] { if (WS_TURNS) named_barrier_arrive(1 + (group + 1 == WGS ? 0 : group + 1), 256); };
+    if (group == WGS - 1) pass_turn();
+    Ring<kQStages> q;
+    Place n{};
+#if WS_TRACE
+    u32 laps[6] = {}, lap = clock();
+    const u64 began = nanoseconds();
+#endif
+#pragma unroll 1
+    for (;;) {
+        mbarrier_wait(bars.q_full(q.slot), q.phase);
+        const Told x = told(base + kRecords + q.slot * kRecordBytes);
+        const Work& w = x.w;
+        if (w.tiles < 0) break;
+        Consumer me;
+        me.reset();
+        if (w.tiles > 0) {
+            // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
+            const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
+            const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
+            const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
+            const float step = scale_rows(base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch, lane, later_block(w, group) ? x.c_later : x.c);
+            const float step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4)), step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
+            u32 c0 = factor_pair(step0), c1 = factor_pair(step1), b0 = twice(kUnseen), b1 = b0;
+            fence_async_shared();
+            named_barrier_sync(8 + group, 128);
+            const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
+            i32 j = 0;
+            LAP(5);
+            await_turn();
+            if (mine > 0) {
+                bool k_there = false, v_there = false;   // seen earlier: a wait costs 80 cycles where there is nothing to wait for
+#pragma unroll 1
+                for (;;) {
+                    const i32 t = w.keys_at(j);
+                    const Place now = n;
+                    mbarrier_wait_unless(k_there, bars.k_full(k_slot(n)), k_phase(n));
+                    LAP(0);
+                    Pairs s;
+                    u32 pr[KEYS / 8];
+                    issue_scores(s, q_desc, io.k_desc(n));
+                    pass_turn();
+                    if (kBlocks) {   // while the scores are made
+                        const float k_scale = load_shared_f32(bars.k_scale(number(n)));
+                        c0 = factor_pair(step0 * k_scale);
+                        c1 = factor_pair(step1 * k_scale);
+                    }
+                    v_there = mbarrier_test(bars.vt_full(vt_slot(n)), vt_phase(n));
+                    wgmma_wait<0>();
+                    pin(s);
+                    LAP(1);
+                    io.release_k(n);
+                    if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) {   // without the mask the only tile with a tail comes first
+                        const i32 seen = p.Sk - p.Sq + row0 + 1;
+                        hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+                    }
+                    u32 top0 = s[0], top1 = s[1];
+#pragma unroll
+                    for (i32 e = 2; e < KEYS / 4; e += 2) top0 = max_nan_f16x2(top0, s[e]), top1 = max_nan_f16x2(top1, s[e + 1]);
+                    const u32 least = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
+                    const bool small = ((least - kLeast) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
+                    if (!__all_sync(0xFFFFFFFFu, small)) {
+                        const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
+                        me.scale_output(a0, a1);
+                    }
+                    weigh(s, pr, c0, c1, b0, b1);
+                    pin(pr);
+                    LAP(2);
+                    mbarrier_wait_unless(v_there, bars.vt_full(vt_slot(n)), vt_phase(n));
+                    await_turn();
+                    LAP(3);
+                    const u32 vt = io.vt_desc(n);
+                    const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f;
+                    // Two slices of 64 dimensions at a time are under way; each is folded while the next one runs. The sums come with the last one, or, where registers are scarce,
+                    // behind it.
+                    constexpr i32 kSlices = D / 64;
+                    constexpr u32 kSlice = 64 * 128 / 16;
+                    float even[32], odd[D == 256 ? 32 : 36], sums[4];
+                    float(&plain)[32] = *reinterpret_cast<float(*)[32]>(&odd);
+                    issue_values(even, pr, vt);
+                    issue_values(odd, pr, vt + kSlice);
+                    ++n;
+                    ++j;
+                    k_there = mbarrier_test(bars.k_full(k_slot(n)), k_phase(n));
+                    if (kSlices == 4) {
+                        wgmma_wait<1>();
+                        pin(even);
+                        me.fold(even, 0, v_scale);
+                        issue_values(even, pr, vt + 2 * kSlice);
+                        wgmma_wait<1>();
+                        pin(odd);
+                        me.fold(plain, 1, v_scale);
+                        issue_values(odd, pr, vt + 3 * kSlice);
+                    }
+                    wgmma_wait<1>();
+                    pin(even);
+                    me.fold(even, kSlices - 2, v_scale);
+                    if (kSlices == 4) issue_values(sums, pr, vt + 4 * kSlice);
+                    wgmma_wait<0>();
+                    pin(odd);
+                    io.release_vt(now);
+                    me.fold(plain, kSlices - 1, v_scale);
+                    if (kSlices == 4) {
+                        pin(sums);
+                        me.o[kSums] += sums[0];
+                        me.o[kSums + 1] += sums[2];
+                    } else {
+                        me.o[kSums] += odd[32 % (sizeof(odd) / 4)];
+                        me.o[kSums + 1] += odd[34 % (sizeof(odd) / 4)];
+                    }
+                    LAP(4);
+                    if (WS_CAUSAL && j == 1) {
+#pragma unroll 1
+                        for (; j < w.tiles && w.keys_at(j) >= mine; ++j, ++n) {
+                            pass_turn();
+                            io.pass_over(n);
+                            await_turn();
+                            k_there = false;
+                        }
+                    }
+                    if (j >= w.tiles) break;
+                }
+            }
+#pragma unroll 1
+            for (; j < w.tiles; ++j, ++n) {
+                pass_turn();
+                io.pass_over(n);
+                await_turn();
+            }
+            pass_turn();
+        }
+        const Told done = told(base + kRecords + q.slot * kRecordBytes);   // again: that costs less than its registers in the loop
+        __syncwarp();
+        io.release(bars.q_empty(q.slot));
+        q.next();
+
+        const i32 row0 = done.w.first_row + 64 * group + 16 * warp + lane / 4, row1 = row0 + 8;
+        const float sum0 = me.o[kSums], sum1 = me.o[kSums + 1];   // 0 for a row that saw no key
+        float f0 = sum0 == 0.0f ? 0.0f : done.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : done.v_scale * rcp(sum1);
+        if (kPacked) {
+            add_mean(p, me.o, done.head / p.group, lane4, f0, f1, sum0 != 0.0f, sum1 != 0.0f);
+            f0 = f1 = 1.0f;
+        }
+        const i64 to = (static_cast<i64>(done.head) * p.Sq + row0) * D + 4 * lane4;
+        if (row0 < p.Sq) {
+#pragma unroll
+            for (i32 i = 0; i < D / 16; ++i) store_out4(p, to + 16 * i, me.o[8 * i] * f0, me.o[8 * i + 4] * f0, me.o[8 * i + 1] * f0, me.o[8 * i + 5] * f0);
+        }
+        if (row1 < p.Sq) {
+#pragma unroll
+            for (i32 i = 0; i < D / 16; ++i) store_out4(p, to + 8 * D + 16 * i, me.o[8 * i + 2] * f1, me.o[8 * i + 6] * f1, me.o[8 * i + 3] * f1, me.o[8 * i + 7] * f1);
+        }
+    }
+#if WS_TRACE
+    const u64 ended = nanoseconds();
+    if (thread == 0) write_laps(p, group, laps, ended - began, number(n));
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
+    attention_forward_e4m3(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+                           const __grid_constant__ TensorMap v_map) {
+    extern __shared__ __align__(1024) u8 memory[];
+    constexpr u32 kWords = kOnesBytes / 4;
+    for (u32 i = threadIdx.x; i < kWords * kVtStages; i += blockDim.x) reinterpret_cast<u32*>(memory + (kVt + i / kWords * kVtBytes + kTileBytes))[i % kWords] = 0x38383838u;
+    fence_async_shared();
+    if (threadIdx.x == 0) {
+        prefetch_tensor_map(&q_map);
+        prefetch_tensor_map(&k_map);
+        prefetch_tensor_map(&v_map);
+    }
+    auto transpose = [](u32 from, u32 to, u32 warp, u32 lane, u32) { transpose_share<D, KEYS, kTransposers>(from, to, warp, lane); };
+    auto begin_rows = [&](u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 warp, u32 lane) {
+        if (warp == 0) tell_rows(p, base, bars, q, w, lane, 1.0f);
+    };
+    auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
+    forward_roles(p, &q_map, &k_map, &v_map, transpose, begin_rows, consumer);
+}
