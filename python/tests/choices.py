@@ -20,13 +20,13 @@ def _heuristic():
 
 
 def boundaries(h):
-    """Problems of D 64 on both sides of every length of queries, up to 4,096, at which forward_f16.cu gets another number of consumers."""
+    """Problems on both sides of the first lengths of queries, up to 4,096, at which forward_f16.cu (D 64) or forward_e4m3.cu (D 128) gets another number of consumers."""
     found = []
-    for (B, Hkv, g), causal, sms in itertools.product(((1, 8, 1), (4, 4, 4), (3, 1, 5)), (0, 1), (132, 78)):
-        consumers = lambda Sq: dict(h.choose_forward_f16(h.Shape(B, Hkv * g, Hkv, Sq, 3000, 64, bool(causal)), sms=sms).defines)["WS_WGS"]
+    for (D, choose), (B, Hkv, g), causal, sms in itertools.product(((64, h.choose_forward_f16), (128, h.choose_forward_e4m3)), ((1, 8, 1), (4, 4, 4), (3, 1, 5)), (0, 1), (132, 78)):
+        consumers = lambda Sq: dict(choose(h.Shape(B, Hkv * g, Hkv, Sq, 3000, D, bool(causal)), sms=sms).defines)["WS_WGS"]
         edges = [Sq for Sq in range(65, 4097) if consumers(Sq) != consumers(Sq - 1)]
         for Sq in edges[:6]:
-            found += [(64, (B, Hkv, g), (n, 3000), causal, (1, 0, lse), sms) for n in (Sq - 1, Sq) for lse in (0, 1)]
+            found += [(D, (B, Hkv, g), (n, 3000), causal, (1, 0, lse), sms) for n in (Sq - 1, Sq) for lse in (0, 1)]
     return found
 
 

@@ -327,23 +327,31 @@ class Plans(unittest.TestCase):
             self.assertEqual(tuple(sums.shape), (2, 8, 2000) if lse else (0,))
         self.assertEqual(self.loaded.call_count, 2)
 
+    def test_at_128_dimensions_it_does_so_whatever_the_scales(self):
+        for t in (self.dense(D=128), self.dense(D=128, blocks=True)):
+            for causal in (False, True):
+                for lse in (False, True, False):
+                    w.sdpa_fp8(*t, causal=causal, return_lse=lse)
+                    self.assertEqual(self.files(), [("forward", True) if lse else ("forward_e4m3", False)])
+
     def test_other_calls_get_one_kernel_with_and_without(self):
-        for t, file in ((self.dense(D=128), "forward"), (self.dense(blocks=True), "forward"), (self.dense(S=300, B=1), "tiny")):
+        for t, file in ((self.dense(D=256), "forward"), (self.dense(blocks=True), "forward"), (self.dense(S=300, B=1), "tiny")):
             for lse in (False, True):
                 w.sdpa_fp8(*t, causal=True, return_lse=lse)
                 self.assertEqual(self.files(), [(file, lse)])
 
     def test_what_was_packed_with_row_major_values_asks_for_what_its_caller_wants(self):
-        x = torch.zeros(2, 8, 2000, 64, dtype=torch.uint8).view(torch.float8_e4m3fn)
-        kv = w.PackedKV(x, x, torch.ones(2, 8), torch.ones(2, 8), torch.ones(2, 8, 64), torch.ones(2, 8, 64))
-        for lse in (False, True, False):
-            w.sdpa_fp8_packed(x, kv, torch.ones(()), return_lse=lse)
-            self.assertEqual(self.files(), [("forward", True) if lse else ("forward_f16", False)])
-        kv = kv._replace(v_t=torch.zeros(2, 8, 64, 2048, dtype=torch.uint8).view(torch.float8_e4m3fn))
-        with mock.patch.object(w._call, "packed_fits", lambda *a: True):
+        for D, file in ((64, "forward_f16"), (128, "forward_e4m3")):
+            x = torch.zeros(2, 8, 2000, D, dtype=torch.uint8).view(torch.float8_e4m3fn)
+            kv = w.PackedKV(x, x, torch.ones(2, 8), torch.ones(2, 8), torch.ones(2, 8, D), torch.ones(2, 8, D))
             for lse in (False, True, False):
                 w.sdpa_fp8_packed(x, kv, torch.ones(()), return_lse=lse)
-                self.assertEqual(self.files(), [("forward", True) if lse else ("forward_f16", False)])
+                self.assertEqual(self.files(), [("forward", True) if lse else (file, False)])
+            kv = kv._replace(v_t=torch.zeros(2, 8, D, 2048, dtype=torch.uint8).view(torch.float8_e4m3fn))
+            with mock.patch.object(w._call, "packed_fits", lambda *a: True):
+                for lse in (False, True, False):
+                    w.sdpa_fp8_packed(x, kv, torch.ones(()), return_lse=lse)
+                    self.assertEqual(self.files(), [("forward", True) if lse else (file, False)])
 
     def test_the_launcher_is_taught_both(self):
         """The native launcher's key holds the options that a plan is taught under."""

@@ -17,9 +17,12 @@ SHAPES = [
     (1, 8, 8, 2048, 2048, 64, True, True),
     (4, 16, 16, 4096, 4096, 64, True, True, False, True),   # with log-sum-exp
     (4, 16, 16, 4096, 4096, 128, True, True),
+    (1, 8, 8, 2048, 2048, 128, False, True),
+    (4, 16, 16, 4096, 4096, 128, False, True, True),         # packed
+    (4, 16, 16, 4096, 4096, 128, True, True, False, True),   # with log-sum-exp
     (4, 8, 8, 4096, 4096, 256, False, True),
     (8, 16, 2, 1, 16384, 256, False, True),
-    (4, 16, 16, 512, 512, 128, True, False),
+    (4, 16, 16, 512, 512, 128, True, False),                 # scales by block
     (8, 64, 2, 1, 16384, 128, False, True),
 ]
 

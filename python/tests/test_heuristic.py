@@ -21,17 +21,22 @@ ROWS = [
     ((2, 8, 8, 2048, 2048, 64, False, True, False, True), "forward"),   # with log-sum-exp
     ((2, 8, 8, 2048, 2048, 64, False, False), "forward"),
     ((2, 8, 8, 2048, 2048, 64, True, True, True), "forward_f16"),
-    ((2, 8, 8, 2048, 2048, 128, False, True), "forward"),
+    ((2, 8, 8, 2048, 2048, 128, False, True), "forward_e4m3"),
+    ((2, 8, 8, 2048, 2048, 128, True, True), "forward_e4m3"),
+    ((2, 8, 8, 2048, 2048, 128, False, True, False, True), "forward"),   # with log-sum-exp
     ((1, 8, 8, 512, 512, 64, False, True, False, True), "tiny"),
     ((8, 64, 2, 1, 16384, 64, False, True), "split"),
-    ((4, 16, 16, 4096, 4096, 128, True, True), "forward"),
+    ((4, 16, 16, 4096, 4096, 128, True, True, False, True), "forward"),
     ((1, 8, 8, 16384, 16384, 256, False, True), "forward"),
     ((1, 32, 8, 1, 131072, 128, False, True), "decode"),
     ((16, 32, 8, 4, 8192, 128, True, False), "decode"),
     ((8, 64, 2, 1, 16384, 128, False, True), "split"),     # 32 packed rows
-    ((4, 16, 16, 4096, 4096, 128, False, False), "forward"),  # scales by block of tokens
+    ((4, 16, 16, 4096, 4096, 128, False, False), "forward_e4m3"),  # scales by block of tokens
+    ((4, 16, 16, 4096, 4096, 128, False, False, False, True), "forward"),
     ((1, 8, 8, 512, 512, 64, False, False), "split"),
-    ((4, 16, 16, 4096, 4096, 128, False, True, True), "forward"),
+    ((4, 16, 16, 4096, 4096, 128, False, True, True), "forward_e4m3"),
+    ((4, 16, 16, 4096, 4096, 128, False, True, True, True), "forward"),
+    ((4, 16, 16, 4096, 4096, 256, False, True, True), "forward"),
 ]
 
 
@@ -63,19 +68,22 @@ class Choice(unittest.TestCase):
                 self.assertEqual((plain.grid, plain.row_tiles, plain.section), (packed.grid, packed.row_tiles, packed.section))
                 self.assertLessEqual(packed.shared_bytes, 232448)
 
-    def test_the_log_sum_exp_changes_the_kernel_at_64_dimensions_alone(self):
-        """Weights that are linear between powers of two give right outputs, and wrong log-sum-exps."""
+    def test_the_log_sum_exp_changes_the_kernel_at_64_and_128_dimensions_alone(self):
+        """At 64, weights that are linear between powers of two give right outputs, and wrong log-sum-exps; at 128, the fastest kernel makes none."""
+        others = {64: "forward_f16", 128: "forward_e4m3"}   # without it, where `forward` runs with it
         for D in (64, 128, 256):
             for Sq in (1, 40, 300, 2048, 5000):
                 for causal in (False, True):
                     for plain, packed in ((True, False), (False, False), (True, True)):
                         without, with_lse = (h.choose(h.Shape(2, 16, 8, Sq, 4096, D, causal, plain, packed, lse)) for lse in (False, True))
                         with self.subTest(D=D, Sq=Sq, causal=causal, plain=plain, packed=packed):
-                            self.assertNotEqual(with_lse.file, "forward_f16")
-                            if without != with_lse:
-                                self.assertEqual((D, plain, without.file, with_lse.file), (64, True, "forward_f16", "forward"))
-                                self.assertEqual(("WS_PACKED", 1) in without.defines, packed)
-                            self.assertEqual(without.file == "forward_f16", D == 64 and plain and with_lse.file == "forward")
+                            self.assertNotIn(with_lse.file, others.values())
+                            other = others.get(D) if with_lse.file == "forward" and (plain or D == 128) else None
+                            if other:
+                                self.assertEqual(without.file, other)
+                                self.assertEqual((("WS_PACKED", 1) in without.defines, ("WS_BLOCKS", 1) in without.defines), (packed, not plain))
+                            else:
+                                self.assertEqual(without, with_lse)
 
     def test_two_or_four_consumers_at_64_dimensions(self):
         """Whichever leaves the busiest SM less to do, a tile of keys costing two 1,342 and four 2,055 cycles; causal row tiles differ in length and are shared out."""
@@ -102,6 +110,43 @@ class Choice(unittest.TestCase):
                 packed = h.choose_forward_f16(h.Shape(2, 8, 8, 3000, 3000, 64, causal, packed=True), wgs)
                 self.assertEqual((packed.name, packed.shared_bytes), (c.name + "_packed1", {2: 139648, 4: 156032}[wgs]))
 
+    def test_two_or_three_consumers_at_128_dimensions(self):
+        """Whichever leaves the busiest SM less to do, a tile of keys costing two 1,710 and three 2,300 cycles, and a row tile's start and end 2,400 and 3,200."""
+        # B, H, Sq, Sk, causal, SMs -> consumers, CTAs, row tiles
+        rows = [((1, 132, 128, 128, False, 132), (2, 132, 1)), ((1, 132, 129, 128, False, 132), (3, 132, 1)), ((1, 132, 192, 128, False, 132), (3, 132, 1)),
+                ((1, 132, 193, 128, False, 132), (2, 132, 2)), ((4, 16, 4096, 4096, False, 132), (3, 132, 22)), ((2, 8, 2048, 2048, False, 132), (2, 132, 16)),
+                ((1, 8, 2048, 2048, False, 132), (2, 128, 16)), ((2, 8, 2000, 2000, True, 132), (2, 132, 16)), ((4, 8, 2000, 1900, True, 132), (3, 132, 11)),
+                ((2, 16, 1500, 1500, False, 132), (3, 132, 8)), ((2, 16, 1500, 1500, True, 132), (3, 132, 8)), ((4, 16, 4096, 4096, True, 132), (3, 132, 22)),
+                ((1, 8, 2048, 2048, False, 32), (2, 32, 16)), ((2, 8, 2048, 2048, False, 32), (2, 32, 16)), ((2, 8, 2048, 2048, False, 16), (3, 16, 11))]
+        for (B, H, Sq, Sk, causal, sms), want in rows:
+            for scales in (dict(), dict(plain=False), dict(packed=True)):
+                c = h.choose_forward_e4m3(h.Shape(B, H, H, Sq, Sk, 128, causal, **scales), sms=sms)
+                with self.subTest(B=B, H=H, Sq=Sq, Sk=Sk, causal=causal, sms=sms, scales=scales):
+                    self.assertEqual((dict(c.defines)["WS_WGS"], c.grid[0], c.row_tiles), want)
+                    self.assertEqual(c.block, 128 * (want[0] + 1))
+
+    def test_what_the_busiest_sm_has_to_do(self):
+        """The sum over row tiles where they are long or many; else the longest of them."""
+        # H, Sq, Sk, causal, consumers, SMs -> tiles of keys, row tiles
+        rows = [((8, 1024, 1000, False, 2, 132), (8, 1)), ((8, 1024, 1000, False, 2, 60), (16, 2)), ((8, 1024, 1024, True, 2, 132), (8, 1)), ((8, 1024, 1024, True, 2, 32), (9, 2)),
+                ((8, 1024, 1024, True, 3, 132), (8, 1)), ((1, 300, 10, True, 2, 132), (1, 1)), ((4, 300, 10, True, 2, 1), (4, 12)), ((1, 10, 300, True, 3, 1), (3, 1))]
+        for (H, Sq, Sk, causal, wgs, sms), want in rows:
+            self.assertEqual(h.busiest(h.Shape(1, H, H, Sq, Sk, 128, causal), wgs, sms), want, (H, Sq, Sk, causal, wgs, sms))
+
+    def test_memory_and_names_of_the_kernel_with_weights_made_as_codes(self):
+        for wgs, plain, packed in ((2, 201024, 168320), (3, 217408, 184704)):
+            for causal in (False, True):
+                of = lambda trace=0, **more: h.choose_forward_e4m3(h.Shape(2, 8, 8, 3000, 3000, 128, causal, **more), wgs, trace=trace)
+                c, name = of(), f"forward_e4m3_d128_wgs{wgs}_causal{int(causal)}"
+                self.assertEqual((c.name, c.shared_bytes, c.boxes, c.partial_floats), (name, plain, (64, 128), 0))
+                self.assertEqual(c.section, h.choose_forward(h.Shape(2, 8, 8, 3000, 3000, 128, causal)).section)
+                self.assertEqual((of(plain=False).name, of(plain=False).shared_bytes), (name + "_blocks1", plain + 64))
+                for more in (dict(packed=True), dict(packed=True, plain=False)):   # which take scales by block at any time
+                    self.assertEqual((of(**more).name, of(**more).shared_bytes), (name + "_packed1", packed))
+                self.assertLessEqual(max(plain + 64, packed), 232448)
+                traced = of(trace=1)
+                self.assertEqual((traced.name, traced.partial_floats), (name + "_trace1", traced.grid[0] * wgs * 8))
+
     def test_packed_values_fit_where_the_kernel_that_takes_them_would_be_chosen(self):
         for shape, fits in (((1, 8, 8, 512, 512, 64, False), False), ((1, 32, 8, 1, 131072, 128, False), False), ((8, 64, 2, 1, 16384, 128, False), False),
                             ((2, 8, 8, 2048, 2048, 64, True), True), ((4, 16, 16, 4096, 4096, 128, True, False), True)):
@@ -112,7 +157,7 @@ class Choice(unittest.TestCase):
             for B, Hq, Hkv in ((1, 1, 1), (3, 8, 2), (64, 32, 8)):
                 for Sq in (1, 3, 65, 512, 5000):
                     for Sk in (1, 77, 512, 4096, 100000):
-                        for plain, lse in ((True, False), (True, True), (False, False)):
+                        for plain, lse in ((True, False), (True, True), (False, False), (False, True)):
                             c = h.choose(h.Shape(B, Hq, Hkv, Sq, Sk, D, Sq > 4, plain, lse=lse))
                             with self.subTest(c=c):
                                 self.assertLessEqual(c.shared_bytes, 232448)

@@ -104,11 +104,11 @@ impl Choice {
     }
 }
 
-/// The kernel that we would run on a Hopper device of so many SMs. With V packed there is but one that takes it (at D 64
-/// without log-sum-exps another); [`packed_fits`] says where that is the one to take.
+/// The kernel that we would run on a Hopper device of so many SMs. Packed V is taken by those for many queries over many keys
+/// alone; [`packed_fits`] says where that is what to run.
 pub fn choose(s: &Shape, sms: u32) -> Choice {
     if s.packed {
-        return if takes_forward_f16(s) { choose_forward_f16(s, sms) } else { choose_forward(s, sms) };
+        return choose_many(s, sms);
     }
     let rows = s.rows();
     let small = choose_tiny(s, sms).filter(|tiny| {
@@ -123,8 +123,18 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
         (_, ..=16) => choose_decode(s, sms),
         (_, 17..=64) if s.seqlen_k > 1024 => choose_stream(s, sms),
         (Some(_), _) => choose_split(s),
-        (None, _) if takes_forward_f16(s) => choose_forward_f16(s, sms),
-        (None, _) => choose_forward(s, sms),
+        (None, _) => choose_many(s, sms),
+    }
+}
+
+/// Many queries over many keys, by the fastest kernel that gives what is wanted.
+fn choose_many(s: &Shape, sms: u32) -> Choice {
+    if takes_forward_f16(s) {
+        choose_forward_f16(s, sms)
+    } else if takes_forward_e4m3(s) {
+        choose_forward_e4m3(s, sms)
+    } else {
+        choose_forward(s, sms)
     }
 }
 
@@ -400,12 +410,13 @@ fn forward_f16_shared(groups: u32, packed: bool) -> u32 {
     }
 }
 
-/// How long the busiest SM works with so many consumers, roughly, in cycles: causal row tiles are shared out evenly, but none is divided.
-fn forward_f16_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
-    let of_a_tile = if groups == 2 { 1342 } else { 2055 };
+/// (tiles of keys, row tiles) of the SM that has most to do with so many consumers, roughly: causal row tiles are shared out evenly, but none is
+/// divided.
+fn busiest(s: &Shape, groups: u32, sms: u32) -> (u64, u64) {
     let rows = 64 * groups;
-    let tiles = match s.mask {
-        Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * u64::from(row_tiles(s, groups).div_ceil(sms)),
+    let of_rows = u64::from(row_tiles(s, groups).div_ceil(sms));
+    let of_keys = match s.mask {
+        Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * of_rows,
         Mask::Causal => {
             let length = |tile: u32| {
                 let last = s.seqlen_q.min((tile + 1).saturating_mul(rows));
@@ -416,7 +427,13 @@ fn forward_f16_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
             length(tiles.saturating_sub(1)).max(all.div_ceil(u64::from(sms)))
         }
     };
-    of_a_tile * tiles
+    (of_keys, of_rows)
+}
+
+/// How long the busiest SM works, in cycles.
+fn forward_f16_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
+    let of_keys = if groups == 2 { 1342 } else { 2055 };
+    of_keys * busiest(s, groups, sms).0
 }
 
 /// Whether forward_f16.cu runs it: its weights are linear between powers of two, which outputs hardly see, and log-sum-exps would (3%).
@@ -434,6 +451,44 @@ fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice =
         Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups, s.packed));
+    choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
+    choice.section = section(s);
+    choice.boxes = Some((64, 128));
+    choice
+}
+
+/// Mirrors the shared-memory map of forward_e4m3.cu: slots of Q, of K, of V and of V^T (with ones behind), barriers, scales of tiles, and
+/// what consumers are told of row tiles.
+fn forward_e4m3_shared(s: &Shape, groups: u32) -> u32 {
+    let tiles = (4 + if s.packed { 0 } else { 2 }) * 128 * 128 + 4 * (128 * 128 + 1024);
+    let scales = if s.plain && !s.packed { 0 } else { 64 };
+    2 * 64 * groups * 128 + tiles + 256 + scales + 2 * 32
+}
+
+/// How long the busiest SM works, in cycles: tiles of keys, and row tiles' starts and ends.
+fn forward_e4m3_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
+    let (of_keys, of_rows) = if groups == 2 { (1710, 2400) } else { (2300, 3200) };
+    let (tiles, row_tiles) = busiest(s, groups, sms);
+    of_keys * tiles + of_rows * row_tiles
+}
+
+/// Whether forward_e4m3.cu runs it: it makes no log-sum-exp.
+fn takes_forward_e4m3(s: &Shape) -> bool {
+    s.head_dim == 128 && !s.lse
+}
+
+/// Many queries over many keys at D 128, with any scales, packed or not, and no log-sum-exp.
+fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
+    let groups = if forward_e4m3_cycles(s, 2, sms) <= forward_e4m3_cycles(s, 3, sms) { 2 } else { 3 };
+    let mut defines = vec![("WS_D", 128), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
+    if s.packed {
+        defines.push(("WS_PACKED", 1));
+    } else if !s.plain {
+        defines.push(("WS_BLOCKS", 1));
+    }
+    let ctas = row_tiles(s, groups).min(sms);
+    let mut choice =
+        Choice::new("forward_e4m3", defines, [ctas, 1, 1], (groups + 1) * 128, forward_e4m3_shared(s, groups));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = section(s);
     choice.boxes = Some((64, 128));

@@ -21,13 +21,15 @@ fn values_of_one_stay_one_by_every_kernel() {
     let context = Driver::load().expect("there is a driver").context(0).expect("there is a device");
     let device = Device::current().expect("the context is current");
     let shapes = [
-        (1, 8, 8, 512, 512, 64),    // tiny
-        (2, 8, 8, 2000, 2000, 128), // forward
-        (2, 8, 8, 2000, 2000, 64),  // forward_f16, with log-sum-exp forward
-        (1, 8, 2, 700, 3001, 64),   // the same with fewer row tiles, in groups
-        (4, 32, 8, 1, 5000, 128),   // decode
-        (2, 8, 1, 8, 5000, 256),    // keys over the whole grid
-        (1, 5, 1, 33, 77, 64),      // ragged
+        (1, 8, 8, 512, 512, 64),      // tiny
+        (2, 8, 8, 2000, 2000, 128),   // forward_e4m3, with log-sum-exp forward
+        (1, 8, 2, 700, 3001, 128),    // the same with fewer row tiles, in groups
+        (2, 16, 16, 1500, 1500, 128), // the same by three consumers
+        (2, 8, 8, 2000, 2000, 64),    // forward_f16, with log-sum-exp forward
+        (1, 8, 2, 700, 3001, 64),     // the same with fewer row tiles, in groups
+        (4, 32, 8, 1, 5000, 128),     // decode
+        (2, 8, 1, 8, 5000, 256),      // keys over the whole grid
+        (1, 5, 1, 33, 77, 64),        // ragged
     ];
     for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in shapes {
         for mask in [Mask::Full, Mask::Causal] {

@@ -156,6 +156,18 @@ fn the_kernel_that_ships_for_other_cards_is_right_on_their_arithmetic() {
     }
 }
 
+/// Each file of `kernels/attention/hopper` passes on as many workloads as its row says: the file, what is judged, arguments, workloads.
+fn shipped_pass(rows: &[(&str, &str, &[&str], usize)]) {
+    for &(file, what, more, workloads) in rows {
+        let path = root().join("kernels/attention/hopper").join(file);
+        let args = [&["check", path.to_str().unwrap(), "--backend", "cpu"][..], more].concat();
+        let (code, document) = Place::new().json(&args);
+        let results = document["results"].as_array().unwrap_or_else(|| panic!("{file}: {what}: {document}"));
+        let bad = results.iter().find(|r| r["verdict"] != "passed").map(|r| &r["finding"]);
+        assert_eq!((code, bad, results.len()), (0, None, workloads), "{file}: {what}");
+    }
+}
+
 /// The attention library's kernel for many queries at head dimension 64, with plain products and copies in the place of Hopper's: its arithmetic, rings and barriers.
 #[test]
 fn the_kernel_without_exponentials_is_right_on_plain_products() {
@@ -189,14 +201,62 @@ fn the_kernel_without_exponentials_is_right_on_plain_products() {
         (PACKED, "scales by block", &["--shapes", "tiny,blind", "--scales", "block,head", "--sweep"], 16),
         (PACKED, "rings that come round", &["--shapes", "1x2x1x200x700x64", "--dist", "needles,shifted"], 4),
     ];
-    for (file, what, more, workloads) in rows {
-        let path = root().join("kernels/attention/hopper").join(file);
-        let args = [&["check", path.to_str().unwrap(), "--backend", "cpu"][..], more].concat();
-        let (code, document) = Place::new().json(&args);
-        let results = document["results"].as_array().unwrap_or_else(|| panic!("{file}: {what}: {document}"));
-        let bad = results.iter().find(|r| r["verdict"] != "passed").map(|r| &r["finding"]);
-        assert_eq!((code, bad, results.len()), (0, None, workloads), "{file}: {what}");
-    }
+    shipped_pass(&rows);
+}
+
+/// The same at head dimension 128, with three consumers and two: scores in f16, weights made as e4m3 codes.
+#[test]
+fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
+    const PLAIN: &str = "gate_any_forward_e4m3_plain.cu";
+    const BLOCKS: &str = "gate_any_forward_e4m3_blocks_plain.cu";
+    const PACKED: &str = "gate_any_forward_e4m3_packed_plain.cu";
+    let rows: [(&str, &str, &[&str], usize); 9] = [
+        (
+            PLAIN,
+            "groups of queries, ragged tiles",
+            &["--shapes", "2x4x2x24x72x128,1x6x2x40x150x128", "--scales", "head,tensor", "--sweep"],
+            16,
+        ),
+        (
+            PLAIN,
+            "queries that see nothing, row tiles that see nothing",
+            &["--shapes", "2x2x1x80x48x128,1x3x1x270x40x128", "--sweep"],
+            8,
+        ),
+        (PLAIN, "row tiles that straddle the mask's edge", &["--shapes", "1x2x1x300x700x128", "--sweep"], 4),
+        (
+            PLAIN,
+            "a key far above all before, outliers, equal keys; rings of buffers come round",
+            &["--shapes", "1x2x1x70x700x128", "--dist", "peaked,needles,outliers,equal,zeros"],
+            10,
+        ),
+        (
+            PLAIN,
+            "few keys, whose error nothing averages",
+            &["--shapes", "1x1x1x5x7x128", "--dist", "normal,peaked", "--seeds", "0,2,4"],
+            12,
+        ),
+        (
+            BLOCKS,
+            "scales by block, of queries too: a row tile's rows are of two blocks",
+            &["--shapes", "1x2x1x200x300x128,1x3x1x270x40x128", "--scales", "block,head", "--sweep"],
+            16,
+        ),
+        (
+            BLOCKS,
+            "scales that differ much, in rings that come round",
+            &["--shapes", "1x2x1x70x1200x128", "--scales", "block", "--dist", "outliers,peaked"],
+            4,
+        ),
+        (
+            PACKED,
+            "scales by block",
+            &["--shapes", "2x4x2x24x72x128,2x2x1x80x48x128", "--scales", "block,head", "--sweep"],
+            16,
+        ),
+        (PACKED, "rings that come round", &["--shapes", "1x2x1x200x700x128", "--dist", "needles,shifted"], 4),
+    ];
+    shipped_pass(&rows);
 }
 
 /// Packing: codes, scales and means of keys and values by definition; attention over what was packed; and both, one after the other.

@@ -148,6 +148,9 @@ fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBu
     [
         "gate_any_forward_f16_plain.cu",
         "gate_any_forward_f16_packed_plain.cu",
+        "gate_any_forward_e4m3_plain.cu",
+        "gate_any_forward_e4m3_blocks_plain.cu",
+        "gate_any_forward_e4m3_packed_plain.cu",
         "gate_any_portable.cu",
         "gate_any_portable_f16.cu",
         "gate_any_portable_packed.cu",

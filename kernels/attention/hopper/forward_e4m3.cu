@@ -1,10 +1,10 @@
-// attention_forward_e4m3: FP8 attention of many queries over many keys at head dimensions 128 and 256, with scores in f16 and weights made as e4m3 codes by fixed-point arithmetic.
+// attention_forward_e4m3: FP8 attention of many queries over many keys at head dimension 128, with scores in f16 and weights made as e4m3 codes by fixed-point arithmetic.
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
 // Shapes: params.cuh, with scales per tensor or per head (WS_BLOCKS: or per block of 128 tokens; WS_PACKED: and V^T as pack_kv makes it, whose mean is added). Any Sq and
 // Sk; causal is aligned bottom-right; Hq a multiple of Hkv. No log-sum-exp: p.lse is not looked at, so the host gives calls that want it to forward.cu.
-// Assumes: WS_D 128 or 256; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 128 bytes, swizzled to their width;
+// Assumes: WS_D 128; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 128 bytes, swizzled to their width;
 // strides in whole 16 bytes; scales of at least 0.
 // Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
 //     warp 3:     q_empty -> TMA Q -> q_raw        k_empty -> TMA K -> k_full
@@ -58,25 +58,25 @@
 #ifndef WS_BLOCKS
 #define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
 #endif
-#ifndef WS_TURNS
-#define WS_TURNS (WS_D == 256)   // consumers ask for values and the next scores in turns, so that the others make weights meanwhile
+#ifndef WS_LOOKS
+#define WS_LOOKS (WS_CAUSAL ? 1 : 3)   // tiles of a row tile whose maxima become the references: the largest weight is exact where it is one
 #endif
 #ifndef WS_MUFU
 #define WS_MUFU 2   // of eight groups of 16 keys, how many go to the MUFU
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
-static_assert(D == 128 || D == 256, "head dimensions are 128 and 256: 64 is forward_f16.cu's");
-static_assert(WGS == 2 || (WGS == 3 && D == 128), "two or three consumers: registers");
+static_assert(D == 128, "measured at head dimension 128 only; at 256, where shared memory bounds both, forward.cu is 3 to 5% faster");
+static_assert(WGS == 2 || WGS == 3, "two or three consumers: registers");
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true;
 static_assert(kBlocks || !kPacked, "what is packed may have scales by block");
 constexpr u32 kPitch = 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;
 constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of ones behind it
-constexpr i32 kQStages = D == 256 ? 1 : 2, kStages = D == 256 ? 2 : 4, kVStages = kPacked ? 0 : 2, kVtStages = D == 256 ? 2 : 4;
+constexpr i32 kQStages = 2, kStages = 4, kVStages = kPacked ? 0 : 2, kVtStages = 4;
 constexpr i32 kTransposers = 2;   // warps
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
-constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : D == 256 ? 232 : 216, kProducerRegisters = WGS == 3 ? 32 : D == 256 ? 40 : 72;
+constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : 216, kProducerRegisters = WGS == 3 ? 32 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V^T | barriers | scales | Told of each slot of Q.
@@ -94,7 +94,7 @@ constexpr float kUnseen = -4000.0f, kMostOctaves = 6.0e4f;   // 16 times each is
 
 constexpr i32 kSums = D / 2, kOutputs = kSums + 2;   // a thread's dimensions of two rows, then each row's sum
 
-// T = P V for 64 of the head's dimensions (N 36: and P 1; N 4: that alone), issued, not waited for. vt: low word of a descriptor.
+// T = P V for 64 of the head's dimensions (N 36: and P 1), issued, not waited for. vt: low word of a descriptor.
 template <int N>
 WS_DEV void issue_values(float (&t)[N], const u32 (&p)[KEYS / 8], u32 vt) {
     wgmma_fence();
@@ -162,19 +162,17 @@ struct Consumer {
         o[kSums + 1] *= a1;
     }
 
-    WS_DEV_MEMBER void fold(const float (&x)[32], i32 slice, float v_scale) {
+    // 64 dimensions.
+    template <i32 N>
+    WS_DEV_MEMBER void fold(const float (&x)[N], i32 first, float v_scale) {
 #pragma unroll
-        for (i32 i = 0; i < 32; ++i) o[32 * slice + i] = kBlocks ? fmaf(x[i], v_scale, o[32 * slice + i]) : o[32 * slice + i] + x[i];
+        for (i32 i = 0; i < 32; ++i) o[first + i] = kBlocks ? fmaf(x[i], v_scale, o[first + i]) : o[first + i] + x[i];
     }
 };
 
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
     const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const Rings io{bars, base, lane == 0};
-    // Each consumer has the turn once for the first scores of a row tile, then once for each tile's values and the next one's scores.
-    auto await_turn = [&] { if (WS_TURNS) named_barrier_sync(1 + group, 256); };
-    auto pass_turn = [&] { if (WS_TURNS) named_barrier_arrive(1 + (group + 1 == WGS ? 0 : group + 1), 256); };
-    if (group == WGS - 1) pass_turn();
     Ring<kQStages> q;
     Place n{};
 #if WS_TRACE
@@ -202,7 +200,6 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             i32 j = 0;
             LAP(5);
-            await_turn();
             if (mine > 0) {
                 bool k_there = false, v_there = false;   // seen earlier: a wait costs 80 cycles where there is nothing to wait for
 #pragma unroll 1
@@ -214,7 +211,6 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     Pairs s;
                     u32 pr[KEYS / 8];
                     issue_scores(s, q_desc, io.k_desc(n));
-                    pass_turn();
                     if (kBlocks) {   // while the scores are made
                         const float k_scale = load_shared_f32(bars.k_scale(number(n)));
                         c0 = factor_pair(step0 * k_scale);
@@ -234,7 +230,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     for (i32 e = 2; e < KEYS / 4; e += 2) top0 = max_nan_f16x2(top0, s[e]), top1 = max_nan_f16x2(top1, s[e + 1]);
                     const u32 least = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
                     const bool small = ((least - kLeast) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
-                    if (!__all_sync(0xFFFFFFFFu, small)) {
+                    if (!__all_sync(0xFFFFFFFFu, small && j >= WS_LOOKS)) {
                         const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
                         me.scale_output(a0, a1);
                     }
@@ -242,54 +238,30 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     pin(pr);
                     LAP(2);
                     mbarrier_wait_unless(v_there, bars.vt_full(vt_slot(n)), vt_phase(n));
-                    await_turn();
                     LAP(3);
                     const u32 vt = io.vt_desc(n);
                     const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f;
-                    // Two slices of 64 dimensions at a time are under way; each is folded while the next one runs. The sums come with the last one, or, where registers are scarce,
-                    // behind it.
-                    constexpr i32 kSlices = D / 64;
-                    constexpr u32 kSlice = 64 * 128 / 16;
-                    float even[32], odd[D == 256 ? 32 : 36], sums[4];
-                    float(&plain)[32] = *reinterpret_cast<float(*)[32]>(&odd);
-                    issue_values(even, pr, vt);
-                    issue_values(odd, pr, vt + kSlice);
+                    // By 64 dimensions: the first is folded while the second runs, with which the sums come.
+                    float first[32], second[36];
+                    issue_values(first, pr, vt);
+                    issue_values(second, pr, vt + 64 * 128 / 16);
                     ++n;
                     ++j;
                     k_there = mbarrier_test(bars.k_full(k_slot(n)), k_phase(n));
-                    if (kSlices == 4) {
-                        wgmma_wait<1>();
-                        pin(even);
-                        me.fold(even, 0, v_scale);
-                        issue_values(even, pr, vt + 2 * kSlice);
-                        wgmma_wait<1>();
-                        pin(odd);
-                        me.fold(plain, 1, v_scale);
-                        issue_values(odd, pr, vt + 3 * kSlice);
-                    }
                     wgmma_wait<1>();
-                    pin(even);
-                    me.fold(even, kSlices - 2, v_scale);
-                    if (kSlices == 4) issue_values(sums, pr, vt + 4 * kSlice);
+                    pin(first);
+                    me.fold(first, 0, v_scale);
                     wgmma_wait<0>();
-                    pin(odd);
+                    pin(second);
                     io.release_vt(now);
-                    me.fold(plain, kSlices - 1, v_scale);
-                    if (kSlices == 4) {
-                        pin(sums);
-                        me.o[kSums] += sums[0];
-                        me.o[kSums + 1] += sums[2];
-                    } else {
-                        me.o[kSums] += odd[32 % (sizeof(odd) / 4)];
-                        me.o[kSums + 1] += odd[34 % (sizeof(odd) / 4)];
-                    }
+                    me.fold(second, 32, v_scale);
+                    me.o[kSums] += second[32];
+                    me.o[kSums + 1] += second[34];
                     LAP(4);
                     if (WS_CAUSAL && j == 1) {
 #pragma unroll 1
                         for (; j < w.tiles && w.keys_at(j) >= mine; ++j, ++n) {
-                            pass_turn();
                             io.pass_over(n);
-                            await_turn();
                             k_there = false;
                         }
                     }
@@ -297,12 +269,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 }
             }
 #pragma unroll 1
-            for (; j < w.tiles; ++j, ++n) {
-                pass_turn();
-                io.pass_over(n);
-                await_turn();
-            }
-            pass_turn();
+            for (; j < w.tiles; ++j, ++n) io.pass_over(n);
         }
         const Told done = told(base + kRecords + q.slot * kRecordBytes);   // again: that costs less than its registers in the loop
         __syncwarp();

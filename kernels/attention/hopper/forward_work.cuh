@@ -101,7 +101,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
 #endif
             mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
             announce(full);
-            if (kPacked) tma_load_4d(base + kVt + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
+            if (kPacked) tma_load_4d(base + kVt + v.slot * kVtBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
             else if (kAcross) tma_load_4d(base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
             else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
 #if WS_BLOCKS

@@ -69,7 +69,7 @@ WS_DEV void issue_scores(Pairs& s, u32 q, u32 k) {
     wgmma_fence();
 #pragma unroll
     for (i32 i = 0; i < D / 32; ++i) {
-        const u64 a = desc_at<kPitch>(q, i / 4 * (64 * 128) + i % 4 * 32), b = desc_at<kPitch>(k, i / 4 * (KEYS * 128) + i % 4 * 32);
+        const u64 a = desc_at<kPitch>(q, i * 32), b = desc_at<kPitch>(k, i * 32);
         if (i == 0) wgmma_pairs_first(s, a, b);
         else wgmma_pairs(s, a, b);
     }
@@ -91,8 +91,7 @@ WS_DEV void hide_keys(Pairs& s, i32 first_key, i32 limit0, i32 limit1) {
 // of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
 WS_DEV float scale_rows(u32 q, u32 lane, float c) {
     constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
-    const u32 row = lane / 2, first = D == 256 ? 0 : (lane & 1) * kChunks;
-    if (D == 256) q += (lane & 1) * (64 * 128);
+    const u32 row = lane / 2, first = (lane & 1) * kChunks;
     u32 h[D / 4], norm = 0;
 #pragma unroll
     for (u32 i = 0; i < kChunks; ++i) {
@@ -113,7 +112,7 @@ WS_DEV float scale_rows(u32 q, u32 lane, float c) {
     // 4^k is to be at least the square of |q| 448 sqrt(D) / 65504, with 2% to spare for the norm's rounding. A row that holds a NaN has the largest k.
     const float need = norm2 * (1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0f));
     const i32 octaves = static_cast<i32>(__float_as_uint(need) >> 23) - 127 + 1;   // need < 2^octaves
-    const i32 k = max(-8, min(D == 256 ? 10 : 9, (octaves + 1) >> 1));
+    const i32 k = max(-8, min(9, (octaves + 1) >> 1));
     const float step = c * __uint_as_float((127 + k) << 23) * (1.0f / kOctaves);
     const u32 power = !kBlocks && step < 0x1p-25f ? 0 : (15 - k) << 10, by = power | power << 16;
 #pragma unroll
@@ -144,7 +143,9 @@ WS_DEV float raise(u32 tops, u32 c_pair, u32& b_pair) {
     top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
     top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
     const float x = top * first_of(c_pair) * -kOctaves;
-    const float now = fmaxf(b, first_of(twice((kReference + x) * (1.0f / kOctaves))));   // still kUnseen where no key is seen
+    const float want = (kReference + x) * (1.0f / kOctaves);
+    // Rounded up, so that the largest score never weighs more than a reference does: of logits in the thousands an f16 b has steps of octaves. Still kUnseen where no key is seen.
+    const float now = fmaxf(b, first_of(twice(want + fabsf(want) * 0x1.04p-11f)));
     const bool none = x != x || (fabsf(x) > kMostOctaves && x != kNegInf);
     const float a = none ? __int_as_float(0x7FC00000) : b == kUnseen ? 0.0f : ex2(kOctaves * (b - now));
     b_pair = twice(now);

@@ -1,15 +1,19 @@
-// forward_f16.cu's products and copies made of instructions that the PTX machine executes, for a gate on the CPU. To be included before forward_f16.cu: from here on the
-// names of wgmma's and the tensor copies' wrappers are those of the functions below, which do the same to the same shared memory and registers, at once.
+// The products and copies of forward_f16.cu and forward_e4m3.cu made of instructions that the PTX machine executes, for gates on the CPU. To be included before one of
+// them: from here on the names of wgmma's and the tensor copies' wrappers are those of the functions below, which do the same to the same shared memory and registers, at
+// once.
 //
-// What it judges is all else: the consumers' code and arithmetic, the widening, the rings and their barriers, races included. What it cannot: what is left undone
-// while a product or a copy is under way, and the descriptors' bits that it does not read.
-// Knows D 64 only: operands of 64 bytes a row for scores, 128 for values.
+// What it judges is all else: the consumers' code and arithmetic, the widening or transposition, the rings and their barriers, races included. What it cannot: what is left
+// undone while a product or a copy is under way, and the descriptors' bits that it does not read; nor the narrow accumulator of wgmma's FP8 products.
+// Wants WS_D, 64 or 128, and WS_WGS. Operands are WS_D bytes a row for scores, 128 for values.
 #pragma once
 #include "half.cuh"
 #include "wgmma_f16.cuh"
 
+static_assert(WS_D == 64 || WS_D == 128, "rows of queries and keys that fit one swizzle");
+constexpr u32 kPlainPitch = WS_D, kPlainMask = WS_D == 128 ? 7 : 3, kPlainChunks = WS_D / 16;
+
 // A tensor map as plain_tma_load reads it: address, strides over (batch, head, row), rows, those of a box, 16-byte chunks of each, whether copies are counted themselves.
-WS_DEV TensorMap plain_map(const u8* p, i64 b, i64 h, i64 s, i32 rows, u32 box, u32 chunks = 4, u32 counted = 1) {
+WS_DEV TensorMap plain_map(const u8* p, i64 b, i64 h, i64 s, i32 rows, u32 box, u32 chunks = kPlainChunks, u32 counted = 1) {
     return TensorMap{{reinterpret_cast<u64>(p), static_cast<u64>(b), static_cast<u64>(h), static_cast<u64>(s), static_cast<u64>(rows), box, chunks, counted}};
 }
 
@@ -51,11 +55,11 @@ WS_DEV void plain_mma_pairs(u32* d, const u32 (&a)[4], u32 b0, u32 b1) {
 WS_DEV void plain_wgmma_pairs(u32 (&d)[32], u64 a_desc, u64 b_desc) {
     const u32 lane = threadIdx.x % 32, row = lane % 16, right = lane / 16 * 16;
     u32 a[4];
-    ldmatrix_x4(a, plain_swizzled<3>(plain_start(a_desc) + (threadIdx.x % 128 / 32 * 16 + row) * 64 + right));
+    ldmatrix_x4(a, plain_swizzled<kPlainMask>(plain_start(a_desc) + (threadIdx.x % 128 / 32 * 16 + row) * kPlainPitch + right));
 #pragma unroll
     for (u32 n = 0; n < 8; ++n) {
         u32 b[4];   // keys 0-7, keys 8-15, then their next 16 bytes
-        ldmatrix_x4(b, plain_swizzled<3>(plain_start(b_desc) + (16 * n + row) * 64 + right));
+        ldmatrix_x4(b, plain_swizzled<kPlainMask>(plain_start(b_desc) + (16 * n + row) * kPlainPitch + right));
         plain_mma_pairs(d + 4 * n, a, b[0], b[2]);
         plain_mma_pairs(d + 4 * n + 2, a, b[1], b[3]);
     }
@@ -93,6 +97,25 @@ WS_DEV void plain_wgmma_f16(float (&d)[36], const u32 (&a)[4], u64 b_desc) {
     }
 }
 
+// A row of B for each column of D, 128 bytes of codes: eight rows by 16 bytes of k, the next eight, then both of the next 16 bytes.
+template <i32 N>
+WS_DEV void plain_wgmma(float (&d)[N], const u32 (&a)[4], u64 b_desc, i32 accumulate) {
+    constexpr u32 kBlocksOf8 = N / 4;
+    const u32 lane = threadIdx.x % 32, start = plain_start(b_desc), right = lane / 16 * 16;
+    if (!accumulate) {
+#pragma unroll
+        for (i32 i = 0; i < N; ++i) d[i] = 0.0f;
+    }
+#pragma unroll
+    for (u32 n = 0; n < kBlocksOf8; n += 2) {
+        const bool two = n + 1 < kBlocksOf8;
+        u32 b[4];
+        ldmatrix_x4(b, plain_swizzled<7>(start + (8 * n + (two ? lane % 16 : lane % 8)) * 128 + right));
+        mma_e4m3(d + 4 * n, a, b[0], b[2]);
+        if (two) mma_e4m3(d + 4 * n + 4, a, b[1], b[3]);
+    }
+}
+
 WS_DEV void plain_prefetch(const TensorMap*) {}
 
 WS_DEV void plain_nothing() {}
@@ -107,6 +130,7 @@ WS_DEV void plain_wait() {
 #define mbarrier_expect_tx plain_expect_tx
 #define mbarrier_expect_only plain_expect_only
 #define prefetch_tensor_map plain_prefetch
+#define wgmma plain_wgmma
 #define wgmma_pairs plain_wgmma_pairs
 #define wgmma_pairs_first plain_wgmma_pairs_first
 #define wgmma_f16 plain_wgmma_f16

@@ -231,13 +231,19 @@ def forward_f16_shared(wgs, packed=False):
 FORWARD_F16 = {2: 1342, 4: 2055}   # consumers, and cycles of a tile of keys
 
 
-def forward_f16_cycles(s, wgs, sms=SMS):
-    """How long the busiest SM works, roughly: causal row tiles are shared out evenly, but none is divided."""
+def busiest(s, wgs, sms=SMS):
+    """(tiles of keys, row tiles) of the SM that has most to do, roughly: causal row tiles are shared out evenly, but none is divided."""
     rows, heads = 64 * wgs, s.Hq * s.B
+    row_tiles = ceil_div(ceil_div(s.Sq, rows) * heads, sms)
     if not s.causal:
-        return FORWARD_F16[wgs] * ceil_div(s.Sk, 128) * ceil_div(ceil_div(s.Sq, rows) * heads, sms)
+        return ceil_div(s.Sk, 128) * row_tiles, row_tiles
     lengths = [ceil_div(max(0, s.Sk - s.Sq + min(s.Sq, first + rows)), 128) for first in range(0, s.Sq, rows)]
-    return FORWARD_F16[wgs] * max(lengths[-1], ceil_div(sum(lengths) * heads, sms))
+    return max(lengths[-1], ceil_div(sum(lengths) * heads, sms)), row_tiles
+
+
+def forward_f16_cycles(s, wgs, sms=SMS):
+    """How long the busiest SM works."""
+    return FORWARD_F16[wgs] * busiest(s, wgs, sms)[0]
 
 
 def takes_forward_f16(s):
@@ -258,10 +264,52 @@ def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
                   boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
-def choose(s, sms=SMS):
-    """The kernel that we would run. With V packed there is but one that takes it (at D 64 without log-sum-exps another); `packed_fits` says where that is the one to take."""
+def forward_e4m3_shared(wgs, plain=True, packed=False):
+    """Mirrors the shared-memory map of forward_e4m3.cu: slots of Q, of K, of V and of V^T (with ones behind), barriers, scales of tiles, and what consumers are told of row tiles."""
+    tiles = (4 + (0 if packed else 2)) * 128 * 128 + 4 * (128 * 128 + 1024)
+    return 2 * 64 * wgs * 128 + tiles + 256 + (0 if plain and not packed else 64) + 2 * 32
+
+
+FORWARD_E4M3 = {2: (1710, 2400), 3: (2300, 3200)}   # consumers, and cycles of a tile of keys, and of a row tile's start and end
+
+
+def forward_e4m3_cycles(s, wgs, sms=SMS):
+    """How long the busiest SM works."""
+    of_keys, of_rows = FORWARD_E4M3[wgs]
+    tiles, row_tiles = busiest(s, wgs, sms)
+    return of_keys * tiles + of_rows * row_tiles
+
+
+def takes_forward_e4m3(s):
+    """Whether forward_e4m3.cu runs it: it makes no log-sum-exp."""
+    return s.D == 128 and not s.lse
+
+
+def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
+    """Many queries over many keys at D 128, with any scales, packed or not, and no log-sum-exp."""
+    wgs = wgs or min(FORWARD_E4M3, key=lambda n: (forward_e4m3_cycles(s, n, sms), n))
+    defines = dict(WS_D=128, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     if s.packed:
-        return choose_forward_f16(s, sms=sms) if takes_forward_f16(s) else choose_forward(s, sms=sms)
+        defines["WS_PACKED"] = 1
+    elif not s.plain:
+        defines["WS_BLOCKS"] = 1
+    if trace:
+        defines["WS_TRACE"] = 1
+    ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
+    return Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, s.plain, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs),
+                  section=_section(s), boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
+
+
+def choose_many(s, sms=SMS):
+    """Many queries over many keys, by the fastest kernel that gives what is wanted."""
+    take = choose_forward_f16 if takes_forward_f16(s) else choose_forward_e4m3 if takes_forward_e4m3(s) else choose_forward
+    return take(s, sms=sms)
+
+
+def choose(s, sms=SMS):
+    """The kernel that we would run. Packed V is taken by those for many queries over many keys alone; `packed_fits` says where that is what to run."""
+    if s.packed:
+        return choose_many(s, sms)
     rows = s.group * s.Sq
     tiny = choose_tiny(s, sms=sms)
     # In CTAs of 64 rows by 128 keys, however large those of this choice are.
@@ -275,7 +323,7 @@ def choose(s, sms=SMS):
         return choose_stream(s, sms=sms)
     if small:
         return choose_split(s)
-    return choose_forward_f16(s, sms=sms) if takes_forward_f16(s) else choose_forward(s, sms=sms)
+    return choose_many(s, sms)
 
 
 def packed_fits(s, sms=SMS):

@@ -1,0 +1,84 @@
+//! task = "fp8_attention"
+//! targets = ["sm_90a"]
+//! constraints = ["D == 128", "Hq % Hkv == 0"]
+//! shapes = ["wide", "1x4x2x300x700x128", "1x2x1x500x333x128"]
+//! scales = ["head", "tensor"]
+//! outs = ["bf16", "f16", "e4m3"]
+//! defines = ["D", "causal", "out"]
+//! [budget]
+//! registers = 128
+//! spill_bytes = 256
+//! [structs.p]
+//! bytes = 256
+//! align = 8
+//! fields = [
+//!   { name = "q", type = "ptr", offset = 0, value = "q" },
+//!   { name = "k", type = "ptr", offset = 8, value = "k" },
+//!   { name = "v", type = "ptr", offset = 16, value = "v" },
+//!   { name = "q_scale", type = "ptr", offset = 24, value = "q_scale" },
+//!   { name = "k_scale", type = "ptr", offset = 32, value = "k_scale" },
+//!   { name = "v_scale", type = "ptr", offset = 40, value = "v_scale" },
+//!   { name = "out", type = "ptr", offset = 48, value = "out" },
+//!   { name = "lse", type = "ptr", offset = 56, value = 0 },
+//!   { name = "partial", type = "ptr", offset = 64, value = 0 },
+//!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
+//!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
+//!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
+//!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
+//!   { name = "k_b", type = "i64", offset = 104, value = "k_stride_b" },
+//!   { name = "k_h", type = "i64", offset = 112, value = "k_stride_h" },
+//!   { name = "k_s", type = "i64", offset = 120, value = "k_stride_s" },
+//!   { name = "v_b", type = "i64", offset = 128, value = "k_stride_b" },
+//!   { name = "v_h", type = "i64", offset = 136, value = "k_stride_h" },
+//!   { name = "v_s", type = "i64", offset = 144, value = "k_stride_s" },
+//!   { name = "qs_b", type = "i32", offset = 152, value = "q_scale_b" },
+//!   { name = "qs_h", type = "i32", offset = 156, value = "q_scale_h" },
+//!   { name = "qs_t", type = "i32", offset = 160, value = "q_scale_t" },
+//!   { name = "ks_b", type = "i32", offset = 164, value = "k_scale_b" },
+//!   { name = "ks_h", type = "i32", offset = 168, value = "k_scale_h" },
+//!   { name = "ks_t", type = "i32", offset = 172, value = "k_scale_t" },
+//!   { name = "vs_b", type = "i32", offset = 176, value = "k_scale_b" },
+//!   { name = "vs_h", type = "i32", offset = 180, value = "k_scale_h" },
+//!   { name = "vs_t", type = "i32", offset = 184, value = "k_scale_t" },
+//!   { name = "B", type = "i32", offset = 188, value = "B" },
+//!   { name = "Hq", type = "i32", offset = 192, value = "Hq" },
+//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv" },
+//!   { name = "Sq", type = "i32", offset = 200, value = "Sq" },
+//!   { name = "Sk", type = "i32", offset = 204, value = "Sk" },
+//!   { name = "group", type = "i32", offset = 208, value = "group" },
+//!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
+//!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
+//!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
+//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 0 },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = 0 },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
+//!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Sq, 192)" },
+//!   { name = "section", type = "i32", offset = 240, value = "max(1, causal * Hq * B)" },
+//!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
+//! ]
+//! [tensor_maps.q_map]
+//! tensor = "q"
+//! box = ["min(D, 128)", 64, 1, 1]
+//! swizzle = "128B"
+//! l2_promotion = "L2_256B"
+//! [tensor_maps.k_map]
+//! tensor = "k"
+//! box = ["min(D, 128)", 128, 1, 1]
+//! swizzle = "128B"
+//! l2_promotion = "L2_256B"
+//! [tensor_maps.v_map]
+//! tensor = "v"
+//! box = ["min(D, 128)", 128, 1, 1]
+//! swizzle = "128B"
+//! l2_promotion = "L2_256B"
+//! [[launch]]
+//! entry = "attention_forward_e4m3"
+//! grid = ["min(ceil_div(Sq, 192) * Hq * B, SM_COUNT)"]
+//! block = [512]
+//! shared_bytes = "217408"
+//! args = ["p", "q_map", "k_map", "v_map"]
+
+// forward_e4m3.cu with three consumers, as it ships for many queries over many keys where no log-sum-exp is asked for.
+// The struct is Params of params.cuh, field by field; the entry and its code are those that ship.
+#define WS_WGS 3
+#include "forward_e4m3.cu"
