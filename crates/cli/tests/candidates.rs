@@ -219,9 +219,9 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
         ),
         (
             PLAIN,
-            "queries that see nothing, row tiles that see nothing",
-            &["--shapes", "2x2x1x80x48x128,1x3x1x270x40x128", "--sweep"],
-            8,
+            "queries that see nothing, row tiles that see nothing, consumers that see none of a row tile's keys",
+            &["--shapes", "2x2x1x80x48x128,1x3x1x270x40x128,1x12x2x192x100x128", "--sweep"],
+            12,
         ),
         (PLAIN, "row tiles that straddle the mask's edge", &["--shapes", "1x2x1x300x700x128", "--sweep"], 4),
         (
