@@ -26,24 +26,24 @@ def boundaries(h):
         consumers = lambda Sq: dict(choose(h.Shape(B, Hkv * g, Hkv, Sq, 3000, D, bool(causal)), sms=sms).defines)["WS_WGS"]
         edges = [Sq for Sq in range(65, 4097) if consumers(Sq) != consumers(Sq - 1)]
         for Sq in edges[:6]:
-            found += [(D, (B, Hkv, g), (n, 3000), causal, (1, 0, lse), sms) for n in (Sq - 1, Sq) for lse in (0, 1)]
+            found += [(D, (B, Hkv, g), (n, 3000), causal, (1, 0, lse, 0), sms) for n in (Sq - 1, Sq) for lse in (0, 1)]
     return found
 
 
 def table():
     """The text of the whole table."""
     h = _heuristic()
-    lines = ["# batch heads_kv group seqlen_q seqlen_k head_dim causal plain packed lse sms | instance grid block shared tiles_per_unit tiles_per_worker total_tiles row_tiles section partial units boxes"]
+    lines = ["# batch heads_kv group seqlen_q seqlen_k head_dim causal plain packed lse wide sms | instance grid block shared tiles_per_unit tiles_per_worker total_tiles row_tiles section partial units boxes"]
     lengths = [(1, 8192), (1, 64), (4, 8192), (17, 3000), (100, 777), (512, 512), (256, 1000), (300, 100), (2048, 2048), (5000, 16384), (16384, 16384)]
     heads = ((1, 8, 1), (2, 2, 4), (64, 8, 4), (3, 1, 5))
-    rows = list(itertools.product((64, 128, 256), heads, lengths, (0, 1), ((1, 0, 0), (1, 0, 1), (0, 0, 0), (1, 1, 0)), (132, 114)))
+    rows = list(itertools.product((64, 128, 256), heads, lengths, (0, 1), ((1, 0, 0, 0), (1, 0, 1, 0), (0, 0, 0, 0), (1, 1, 0, 0), (1, 1, 0, 1)), (132, 114)))
     rows = [r for r in rows if r[5] == 132 or (r[0], r[4][0]) == (128, 1) and not r[4][2]]
     rows += boundaries(h)
-    for D, (B, Hkv, g), (Sq, Sk), causal, (plain, packed, lse), sms in rows:
-        c = h.choose(h.Shape(B, Hkv * g, Hkv, Sq, Sk, D, bool(causal), bool(plain), bool(packed), bool(lse)), sms)
+    for D, (B, Hkv, g), (Sq, Sk), causal, (plain, packed, lse, wide), sms in rows:
+        c = h.choose(h.Shape(B, Hkv * g, Hkv, Sq, Sk, D, bool(causal), bool(plain), bool(packed), bool(lse), bool(wide)), sms)
         values = [c.name, "x".join(map(str, c.grid)), c.block, c.shared_bytes, c.tiles_per_unit, c.tiles_per_worker, c.total_tiles, c.row_tiles, c.section,
                   int(c.partial_floats), c.units, "x".join(map(str, c.boxes)) or "-"]
-        lines.append(" ".join(map(str, (B, Hkv, g, Sq, Sk, D, causal, plain, packed, lse, sms))) + "\t" + " ".join(map(str, values)))
+        lines.append(" ".join(map(str, (B, Hkv, g, Sq, Sk, D, causal, plain, packed, lse, wide, sms))) + "\t" + " ".join(map(str, values)))
     return "\n".join(lines) + "\n"
 
 

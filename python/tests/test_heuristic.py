@@ -68,6 +68,15 @@ class Choice(unittest.TestCase):
                 self.assertEqual((plain.grid, plain.row_tiles, plain.section), (packed.grid, packed.row_tiles, packed.section))
                 self.assertLessEqual(packed.shared_bytes, 232448)
 
+    def test_queries_of_16_bits_change_the_instance_and_at_256_dimensions_the_slots(self):
+        for D, file in ((64, "forward_f16"), (128, "forward_e4m3"), (256, "forward")):
+            for causal in (False, True):
+                codes, wide = (h.choose(h.Shape(4, 16, 16, 4096, 4096, D, causal, packed=True, wide=w)) for w in (False, True))
+                self.assertEqual((wide.file, [d for d in wide.defines if d not in codes.defines]), (file, [("WS_WIDEQ", 1)]))
+                self.assertEqual((wide.grid, wide.row_tiles, wide.section, wide.boxes), (codes.grid, codes.row_tiles, codes.section, codes.boxes))
+                self.assertEqual(wide.shared_bytes, codes.shared_bytes, "at D 256 a slot more of K for one of Q")
+                self.assertLessEqual(wide.shared_bytes, 232448)
+
     def test_the_log_sum_exp_changes_the_kernel_at_64_and_128_dimensions_alone(self):
         """At 64, weights that are linear between powers of two give right outputs, and wrong log-sum-exps; at 128, the fastest kernel makes none."""
         others = {64: "forward_f16", 128: "forward_e4m3"}   # without it, where `forward` runs with it

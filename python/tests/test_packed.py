@@ -57,6 +57,45 @@ class Ways(unittest.TestCase):
         self.assertFalse(_call.packed_fits((2, 8, 2048, 64), 0, 2048, False, cuda))
         self.assertFalse(_call.packed_fits((2, 8, 2048, 64), 3, 2048, False, cuda))
 
+    def test_queries_of_16_bits_go_as_they_are_where_a_kernel_takes_them(self):
+        k, q = codes(2, 2, 700, 128), torch.zeros(2, 4, 300, 128, dtype=torch.bfloat16)
+        kv = w.PackedKV(k, k, torch.ones(()), torch.ones(()), v_t=codes(2, 2, 128, 768))
+        half, across = torch.float16, torch.zeros(2, 4, 128, 300, dtype=torch.bfloat16).transpose(2, 3)
+        with mock.patch.object(_call, "packed_fits", return_value=True) as fits:
+            self.assertTrue(_packed._takes_wide(q, kv, False, torch.bfloat16, False))
+            for what, args in (("another output", (q, kv, False, half, False)), ("e4m3 out", (q, kv, False, E4, False)), ("a log-sum-exp", (q, kv, False, torch.bfloat16, True)),
+                               ("no V^T", (q, kv._replace(v_t=None), False, torch.bfloat16, False)), ("strided last dimension", (across, kv, False, torch.bfloat16, False))):
+                with self.subTest(what):
+                    self.assertFalse(_packed._takes_wide(*args))
+            fits.return_value = False
+            self.assertFalse(_packed._takes_wide(q, kv, False, torch.bfloat16, False))
+
+    def test_queries_of_16_bits_are_quantised_where_no_kernel_takes_them(self):
+        kv = w.pack_kv(*(torch.randn(1, 2, 200, 64) for _ in range(2)))
+        q = torch.randn(1, 2, 300, 64, dtype=torch.bfloat16)
+        with mock.patch.object(_packed, "_added_after", return_value=(q, None)) as attend:
+            w.sdpa_fp8_packed(q, kv, causal=True)
+        want, scale = w.quantize_fp8(q, "block")
+        got, _, got_scale, causal = attend.call_args[0][:4]
+        self.assertTrue(torch.equal(got.view(torch.uint8), want.view(torch.uint8)) and torch.equal(got_scale, scale) and causal is True)
+        with FakeTensorMode():
+            e = lambda *s: torch.empty(*s, dtype=E4, device="cuda")
+            k, s = e(2, 2, 700, 64), torch.empty((), device="cuda")
+            out = w.sdpa_fp8_packed(torch.empty(2, 4, 300, 64, dtype=torch.float16, device="cuda"), w.PackedKV(k, k, s, s, v_t=e(2, 2, 64, 768)), out_dtype=torch.float16)
+            self.assertEqual((out.shape, out.dtype), ((2, 4, 300, 64), torch.float16))
+
+    def test_queries_without_a_scale_are_of_16_bits(self):
+        kv = w.pack_kv(*(torch.zeros(1, 1, 8, 64) for _ in range(2)))
+        for q in (codes(1, 1, 8, 64), torch.zeros(1, 1, 8, 64), torch.zeros(1, 1, 8, 64, dtype=torch.int32), [0.0]):
+            with self.assertRaises(TypeError):
+                w.sdpa_fp8_packed(q, kv)
+        with self.assertRaises(TypeError):   # nor with one
+            w.sdpa_fp8_packed(torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16), kv, torch.ones(()))
+        with self.assertRaisesRegex(ValueError, "gradient"):
+            w.sdpa_fp8_packed(torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16, requires_grad=True), kv)
+        with self.assertRaisesRegex(ValueError, "B, H, S, D"):
+            w.sdpa_fp8_packed(torch.zeros(1, 8, 64, dtype=torch.bfloat16), kv)
+
     def test_the_op_takes_transposed_values(self):
         with FakeTensorMode():
             e = lambda *s: torch.empty(*s, dtype=E4, device="cuda")

@@ -36,6 +36,8 @@ pub struct CProblem {
     scale_strides: [[i32; 3]; 3],
     /// 1: v is transposed, (batch, heads_kv, head_dim, keys in whole tiles of 128), contiguous, as transpose.cuh orders it; Hopper only
     packed_values: u32,
+    /// 1, with packed_values: q is of 16 bits, bf16 or f16 as the output is; its strides are in elements too, and q_scale may be 0. No log-sum-exp
+    wide_queries: u32,
 }
 
 /// `ws_attention_pointers`.
@@ -107,6 +109,7 @@ impl CProblem {
             strides: self.strides.map(strides),
             scales: self.scale_strides.map(scales),
             packed_values: self.packed_values != 0,
+            wide_queries: self.wide_queries != 0,
         })
     }
 }
@@ -140,6 +143,7 @@ pub unsafe extern "C" fn ws_attention_dense(
         strides: p.strides.map(|s| [s.batch, s.head, s.token]),
         scale_strides: p.scales.map(|s| [s.batch, s.head, s.block]),
         packed_values: 0,
+        wide_queries: 0,
     };
     // SAFETY: see the module.
     unsafe { into.write(made) };

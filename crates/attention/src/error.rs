@@ -51,6 +51,8 @@ pub enum ProblemError {
     Packed { major: u32, minor: u32 },
     #[error("a mean is added to packed values only")]
     Mean,
+    #[error("queries of 16 bits go with packed values and an output of their kind, bf16 or f16, without log-sum-exp")]
+    Wide,
     #[error("{name}[{at}] is {value}: scales must be finite and not negative")]
     Scale { name: &'static str, at: usize, value: String },
 }

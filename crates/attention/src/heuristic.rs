@@ -27,6 +27,8 @@ pub struct Shape {
     pub packed: bool,
     /// The log-sum-exp is wanted.
     pub lse: bool,
+    /// Queries are of the output's 16 bits: with packed values only, and without log-sum-exps.
+    pub wide: bool,
 }
 
 /// Without the log-sum-exp: launches say whether they want it, problems do not.
@@ -43,6 +45,7 @@ impl From<&Problem> for Shape {
             plain: p.plain_scales(),
             packed: p.packed_values,
             lse: false,
+            wide: p.wide_queries,
         }
     }
 }
@@ -140,7 +143,7 @@ fn choose_many(s: &Shape, sms: u32) -> Choice {
 
 /// Whether packed values are worth their kernel: where row-major ones with a scale for each head and a log-sum-exp would get it too.
 pub fn packed_fits(s: &Shape, sms: u32) -> bool {
-    choose(&Shape { plain: true, packed: false, lse: true, ..*s }, sms).instance.file == "forward"
+    choose(&Shape { plain: true, packed: false, lse: true, wide: false, ..*s }, sms).instance.file == "forward"
 }
 
 fn split_defines(s: &Shape, keys: u32, groups: u32, stages: u32, stream: u32, poly: u32) -> Vec<(&'static str, u32)> {
@@ -326,7 +329,7 @@ fn choose_stream(s: &Shape, sms: u32) -> Choice {
 /// Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles.
 fn forward_shared(s: &Shape, groups: u32, plain: bool) -> u32 {
     let (q, k, transposed) = match (s.head_dim, s.packed) {
-        (256, true) if s.mask == Mask::Causal => (1, 4, 2),
+        (256, true) if s.mask == Mask::Causal || s.wide => (1, 4, 2),
         (256, true) => (2, 3, 2),
         (256, false) => (1, 2, 2),
         _ => (2, 4, 4),
@@ -391,6 +394,9 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     } else if !plain {
         defines.push(("WS_BLOCKS", 1));
     }
+    if s.wide {
+        defines.push(("WS_WIDEQ", 1));
+    }
     let ctas = tiles_of(groups).min(sms);
     let mut choice =
         Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s, groups, plain));
@@ -448,6 +454,9 @@ fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
     if s.packed {
         defines.push(("WS_PACKED", 1));
     }
+    if s.wide {
+        defines.push(("WS_WIDEQ", 1));
+    }
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice =
         Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups, s.packed));
@@ -467,7 +476,13 @@ fn forward_e4m3_shared(s: &Shape, groups: u32) -> u32 {
 
 /// How long the busiest SM works, in cycles: tiles of keys, and row tiles' starts and ends.
 fn forward_e4m3_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
-    let (of_keys, of_rows) = if groups == 2 { (1710, 2400) } else { (2300, 3200) };
+    // Without a mask and scales by block they take two tiles of keys at a time.
+    let (of_keys, of_rows) = match (groups, s.mask == Mask::Full && s.plain && !s.packed) {
+        (2, true) => (1580, 2400),
+        (2, false) => (1710, 2400),
+        (_, true) => (2230, 3200),
+        (_, false) => (2300, 3200),
+    };
     let (tiles, row_tiles) = busiest(s, groups, sms);
     of_keys * tiles + of_rows * row_tiles
 }
@@ -485,6 +500,9 @@ fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
         defines.push(("WS_PACKED", 1));
     } else if !s.plain {
         defines.push(("WS_BLOCKS", 1));
+    }
+    if s.wide {
+        defines.push(("WS_WIDEQ", 1));
     }
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice =

@@ -30,7 +30,7 @@ impl Instance {
 
 /// Every instance for Hopper that the heuristic gives, for each output format: sorted, each once.
 pub fn instances() -> Vec<Instance> {
-    let mut found = BTreeSet::new();
+    let (mut found, mut wide) = (BTreeSet::new(), BTreeSet::new());
     let lengths_q = [1, 4, 16, 17, 64, 100, 300, 512, 1000, 2048, 5000];
     let lengths_k = [1, 64, 100, 129, 257, 500, 512, 1000, 1025, 2048, 5000, 20_000];
     for head_dim in [64, 128, 256] {
@@ -50,7 +50,10 @@ pub fn instances() -> Vec<Instance> {
                                 plain: true,
                                 packed: false,
                                 lse: false,
+                                wide: false,
                             };
+                            let queries = Shape { packed: true, wide: true, ..shape };
+                            wide.insert(heuristic::choose(&queries, heuristic::SMS).instance);
                             let blocks = Shape { plain: false, ..shape };
                             for shape in [shape, blocks, Shape { packed: true, ..shape }] {
                                 for lse in [false, true] {
@@ -63,7 +66,15 @@ pub fn instances() -> Vec<Instance> {
             }
         }
     }
-    found.iter().flat_map(|i| (0..3).map(|kind| i.with_output(kind))).collect()
+    // Queries of 16 bits are of the output's kind.
+    let wide = wide.iter().flat_map(|i| (0..2).map(|kind| i.with_output(kind)));
+    found
+        .iter()
+        .flat_map(|i| (0..3).map(|kind| i.with_output(kind)))
+        .chain(wide)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 /// Those of the kernel for all other cards, which a build embeds for sm_80 and sm_89 and as PTX: sorted.

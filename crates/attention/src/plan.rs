@@ -98,7 +98,7 @@ impl Plan {
             choice.shared_bytes = (64 + 4 * keys) * problem.head_dim;
         }
         let way = Way::new(problem, choice);
-        let lse = (target == HOPPER)
+        let lse = (target == HOPPER && !problem.wide_queries)
             .then(|| Way::new(problem, heuristic::choose(&Shape { lse: true, ..shape }, device.sms)))
             .filter(|other| other.choice != way.choice);
         Ok(Plan { problem: *problem, target, way, lse })
@@ -157,16 +157,20 @@ impl Plan {
     }
 
     fn tensor_map(&self, which: usize, address: u64, boxes: (u32, u32)) -> Result<TensorMap, Error> {
-        let (p, s) = (&self.problem, &self.problem.strides[which]);
-        let (rows_q, rows_k) = boxes;
+        let p = &self.problem;
+        let s = &p.strides[if p.wide_queries { which.max(1) } else { which }];
+        let (rows_q, rows_k) = if p.wide_queries { (boxes.1, boxes.1) } else { boxes };
         if which == 2 && p.packed_values {
             let keys = u64::from(p.seqlen_k).next_multiple_of(128);
             let dims = [keys, p.head_dim.into(), p.heads_kv.into(), p.batch.into()];
             let strides = [keys, keys * dims[1], keys * dims[1] * dims[2]];
             return driver::encode_bytes(address, dims, strides, [128, p.head_dim, 1, 1]);
         }
-        let (heads, tokens, rows) =
-            if which == 0 { (p.heads_q, p.seqlen_q, rows_q) } else { (p.heads_kv, p.seqlen_k, rows_k) };
+        let (heads, tokens, rows) = if which == 0 && !p.wide_queries {
+            (p.heads_q, p.seqlen_q, rows_q)
+        } else {
+            (p.heads_kv, p.seqlen_k, rows_k)
+        };
         let dims = [p.head_dim, tokens, heads, p.batch].map(u64::from);
         // A dimension of one element may have any stride; the driver wants a whole one.
         let strides = [(s.token, tokens), (s.head, heads), (s.batch, p.batch)]
@@ -214,14 +218,18 @@ impl LoadedPlan {
         let work = plan.workspace();
         let read = [("q", at.q), ("k", at.k), ("v", at.v), ("out", at.out)];
         let scales = [("q_scale", at.q_scale), ("k_scale", at.k_scale), ("v_scale", at.v_scale)];
+        let needless = usize::from(plan.problem.wide_queries && at.q_scale.0 == 0);
         let scratch = [("scratch", at.scratch)].into_iter().filter(|_| work.scratch_bytes > 0);
         let counters = [("counters", at.counters)].into_iter().filter(|_| work.counters > 0);
         if at.v_mean.is_some() && !plan.problem.packed_values {
             return Err(ProblemError::Mean.into());
         }
+        if at.lse.is_some_and(|p| p.0 != 0) && plan.problem.wide_queries {
+            return Err(ProblemError::Wide.into());
+        }
         let mean = at.v_mean.map(|p| ("v_mean", p));
         let wanted = read.into_iter().chain(mean).map(|x| (x, 16));
-        let words = scales.into_iter().chain(counters).map(|x| (x, 4));
+        let words = scales.into_iter().skip(needless).chain(counters).map(|x| (x, 4));
         for ((name, pointer), align) in wanted.chain(scratch.map(|x| (x, 16))).chain(words) {
             if pointer.0 == 0 {
                 return Err(Error::Pointer { name, why: "null" });
@@ -247,7 +255,9 @@ impl LoadedPlan {
         let mut maps = [TensorMap([0; 16]); 3];
         let mut count = 1;
         if let Some(boxes) = way.choice.boxes {
-            for (i, pointer) in [at.q, at.k, at.v].into_iter().enumerate() {
+            // Queries of 16 bits are not loaded by boxes: the map of keys takes their place.
+            let q = if plan.problem.wide_queries { at.k } else { at.q };
+            for (i, pointer) in [q, at.k, at.v].into_iter().enumerate() {
                 maps[i] = plan.tensor_map(i, pointer.0, boxes)?;
                 arguments[i + 1] = (&raw mut maps[i]).cast();
             }

@@ -72,6 +72,9 @@ pub struct Problem {
     /// `kernels/attention/hopper/transpose.cuh` states, codes of zero behind the last key; `strides[2]` is not looked at. Hopper only, and worth
     /// it where [`crate::heuristic::packed_fits`].
     pub packed_values: bool,
+    /// Q is of 16 bits, bf16 or f16 as the output is: the kernel makes e4m3 of it, each row with a power of two of its own, by which `q_scale`, if there is one,
+    /// is multiplied. With packed values only, and launches make no log-sum-exp.
+    pub wide_queries: bool,
 }
 
 /// Whether scales, here on the host, are what the kernels take: finite and not negative. `name` is for the message.
@@ -106,6 +109,7 @@ impl Problem {
             strides: [strides(heads_q, seqlen_q), strides(heads_kv, seqlen_k), strides(heads_kv, seqlen_k)],
             scales: [scale(heads_q), scale(heads_kv), scale(heads_kv)],
             packed_values: false,
+            wide_queries: false,
         }
     }
 
@@ -161,6 +165,9 @@ impl Problem {
         }
         if self.softmax_scale.is_some_and(|s| s <= 0.0 || !s.is_finite()) {
             return Err(ProblemError::SoftmaxScale);
+        }
+        if self.wide_queries && (!self.packed_values || matches!(self.output, Output::E4m3 { .. })) {
+            return Err(ProblemError::Wide);
         }
         match self.output {
             Output::E4m3 { scale } if scale <= 0.0 || !scale.is_finite() => Err(ProblemError::OutScale),

@@ -12,12 +12,13 @@ fn rows_of_the_table() {
     for line in table.lines().filter(|l| !l.starts_with('#')) {
         let (shape, want) = line.split_once('\t').unwrap();
         let n: Vec<u32> = shape.split(' ').map(|w| w.parse().unwrap()).collect();
-        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, packed, lse, sms] = n[..] else {
+        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, packed, lse, wide, sms] = n[..]
+        else {
             panic!("{line}")
         };
         let mask = if causal == 1 { Mask::Causal } else { Mask::Full };
-        let (plain, packed, lse) = (plain == 1, packed == 1, lse == 1);
-        let shape_of = Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse };
+        let (plain, packed, lse, wide) = (plain == 1, packed == 1, lse == 1, wide == 1);
+        let shape_of = Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse, wide };
         let c = choose(&shape_of, sms);
         let boxes = c.boxes.map_or("-".into(), |(q, k)| format!("{q}x{k}"));
         let [x, y, z] = c.grid;
@@ -45,7 +46,7 @@ fn every_choice_is_in_the_list_of_instances() {
     let names: BTreeSet<String> = instances().iter().map(|i| i.name()).collect();
     for line in include_str!("choices.tsv").lines().filter(|l| !l.starts_with('#')) {
         let name = line.split_once('\t').unwrap().1.split(' ').next().unwrap();
-        for kind in 0..3 {
+        for kind in 0..if name.contains("_wideq1") { 2 } else { 3 } {
             let name = format!("{name}_out{kind}");
             assert!(names.contains(&name), "{name}");
         }
@@ -78,9 +79,12 @@ fn the_list_of_instances_holds_what_any_shape_gets() {
             plain: pick(&[0, 1, 1]) == 1,
             packed: pick(&[0, 0, 1]) == 1,
             lse: pick(&[0, 1]) == 1,
+            wide: false,
         };
+        let wide = shape.packed && pick(&[0, 1]) == 1;
+        let shape = Shape { wide, lse: shape.lse && !wide, ..shape };
         let sms = pick(&[132, 114, 78, 66, 144]);
-        let instance = choose(&shape, sms).instance.with_output(pick(&[0, 1, 2]));
+        let instance = choose(&shape, sms).instance.with_output(pick(if wide { &[0, 1] } else { &[0, 1, 2] }));
         assert!(listed.contains(&instance), "{shape:?} on {sms} SMs wants {}", instance.name());
     }
 }

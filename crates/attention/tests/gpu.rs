@@ -119,14 +119,17 @@ fn packed_values_have_their_mean_added() {
     for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in
         [(1, 8, 2, 700, 900, 64), (2, 4, 4, 1000, 2000, 128), (1, 2, 1, 300, 500, 256)]
     {
-        for mask in [Mask::Full, Mask::Causal] {
+        for (mask, wide) in [(Mask::Full, false), (Mask::Causal, false), (Mask::Full, true), (Mask::Causal, true)] {
             let dense = Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
-            let problem = Problem { mask, output: Output::F16, packed_values: true, ..dense };
+            let problem = Problem { mask, output: Output::F16, packed_values: true, wide_queries: wide, ..dense };
             let plan = Plan::new(&problem, &device).expect("the problem is right");
             let ready = plan.load().expect("the kernel loads");
             let (rows, width) = (u64::from(batch * heads_q * seqlen_q), u64::from(head_dim));
             let heads = u64::from(batch * heads_kv);
-            let q = filled(&context, rows * width, ONE);
+            let q = filled(&context, 2 * rows * width, ONE);
+            if wide {
+                q.write(0, &[0x00, 0x3C].repeat((rows * width) as usize)).expect("queries of one, in f16, are written");
+            }
             let k = filled(&context, heads * u64::from(seqlen_k) * width, ONE);
             let v = filled(&context, heads * u64::from(seqlen_k).next_multiple_of(128) * width, ONE);
             let ones = context.alloc(4 * heads.max(u64::from(batch * heads_q)) * width).expect("there is room");
@@ -139,7 +142,7 @@ fn packed_values_have_their_mean_added() {
                 k: at(&k),
                 v: at(&v),
                 v_mean: Some(at(&ones)),
-                q_scale: at(&ones),
+                q_scale: if wide { DevicePtr::default() } else { at(&ones) },
                 k_scale: at(&ones),
                 v_scale: at(&ones),
                 out: at(&out),
@@ -151,7 +154,7 @@ fn packed_values_have_their_mean_added() {
             out.read(0, &mut got).expect("the output is read");
             let wrong = got.chunks(2).position(|x| x != [0x00, 0x40]);
             let name = plan.choice().instance.name();
-            assert_eq!(wrong, None, "{name}, {mask:?}: element {wrong:?} of {}", got.len() / 2);
+            assert_eq!(wrong, None, "{name}, {mask:?}, {wide}: element {wrong:?} of {}", got.len() / 2);
         }
     }
 }

@@ -31,6 +31,11 @@ fn wrong_problems_are_refused_before_anything_else() {
         (Problem { softmax_scale: Some(0.0), ..good }, ProblemError::SoftmaxScale),
         (Problem { softmax_scale: Some(f32::NAN), ..good }, ProblemError::SoftmaxScale),
         (Problem { output: Output::E4m3 { scale: -1.0 }, ..good }, ProblemError::OutScale),
+        (Problem { wide_queries: true, ..good }, ProblemError::Wide),
+        (
+            Problem { wide_queries: true, packed_values: true, output: Output::E4m3 { scale: 1.0 }, ..good },
+            ProblemError::Wide,
+        ),
     ];
     for (problem, want) in rows {
         assert_eq!(Plan::new(&problem, &HOPPER).unwrap_err(), Error::Problem(want));
@@ -92,6 +97,11 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
             Problem { packed_values: true, ..Problem::dense(4, 16, 16, 4096, 4096, 128) },
             "forward_e4m3_d128_wgs3_causal0_packed1",
             "forward_d128",
+        ),
+        (
+            Problem { packed_values: true, wide_queries: true, ..Problem::dense(4, 16, 16, 4096, 4096, 128) },
+            "forward_e4m3_d128_wgs3_causal0_packed1_wideq1_out0",
+            "forward_e4m3_d128_wgs3_causal0_packed1_wideq1_out0",
         ),
     ];
     for (problem, without, with) in rows {
@@ -196,10 +206,11 @@ fn cc(program: &str, arguments: &[&str]) -> Option<std::process::Output> {
 fn a_c_compiler_takes_the_header() {
     let program = "#include <warpsmith_attention.h>\n#include <warpsmith_attention.h>\n#include <stddef.h>\n\
         #define SAME(name, condition) typedef char name[(condition) ? 1 : -1]\n\
-        SAME(problem, sizeof(ws_attention_problem) == 152);\n\
+        SAME(problem, sizeof(ws_attention_problem) == 160);\n\
         SAME(strides, offsetof(ws_attention_problem, strides) == 40);\n\
         SAME(scales, offsetof(ws_attention_problem, scale_strides) == 112);\n\
         SAME(packed, offsetof(ws_attention_problem, packed_values) == 148);\n\
+        SAME(wide, offsetof(ws_attention_problem, wide_queries) == 152);\n\
         SAME(pointers, sizeof(ws_attention_pointers) == 88);\n\
         int look(const float *s) { return ws_attention_check_scales(s, 3); }\n\
         int use(ws_attention_problem *p) { return ws_attention_dense(1, 8, 8, 512, 512, 64, p); }\n";

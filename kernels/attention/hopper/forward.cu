@@ -69,11 +69,14 @@
 #ifndef WS_BLOCKS
 #define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
 #endif
+#ifndef WS_WIDEQ
+#define WS_WIDEQ 0   // with WS_PACKED: p.q is of 16 bits, bf16 or f16 as the output is, and each of its rows gets a power of two of its own beside q_scale, which may be null
+#endif
 #ifndef WS_QSTAGES
-#define WS_QSTAGES (WS_D == 256 && (WS_CAUSAL || !WS_PACKED) ? 1 : 2)
+#define WS_QSTAGES (WS_D == 256 && (WS_CAUSAL || !WS_PACKED) || WS_WIDEQ ? 1 : 2)
 #endif
 #ifndef WS_KSTAGES
-#define WS_KSTAGES (WS_D != 256 ? 4 : !WS_PACKED ? 2 : WS_CAUSAL ? 4 : 3)
+#define WS_KSTAGES (WS_D != 256 ? 4 : !WS_PACKED ? 2 : WS_CAUSAL || WS_WIDEQ ? 4 : 3)
 #endif
 #ifndef WS_VSTAGES
 #define WS_VSTAGES (WS_D != 256 ? 4 : 2)   // of V^T
@@ -86,8 +89,8 @@ constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is mult
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false;
-static_assert(kBlocks || !kPacked, "what is packed may have scales by block");
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false, kWideQ = WS_WIDEQ;
+static_assert((kBlocks || !kPacked) && (kPacked && !kSerial || !kWideQ), "what is packed may have scales by block, and queries of 16 bits");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
 static_assert(WGS >= 2 && WGS <= 4, "two to four consumers");
@@ -96,7 +99,7 @@ constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D;
 constexpr i32 kQStages = WS_QSTAGES, kStages = WS_KSTAGES, kVtStages = WS_VSTAGES;
 constexpr i32 kVStages = kPacked ? 0 : 2;
 static_assert(kQStages >= 1 && kQStages <= 2 && kStages <= 8 && kVtStages <= 8, "stages: room for barriers");
-constexpr i32 kTransposers = 2;   // warps
+constexpr i32 kTransposers = 2, kStep = 1;   // warps; tiles of keys at a time
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 232, kProducerRegisters = WGS == 2 ? 40 : 32;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
@@ -110,6 +113,8 @@ constexpr u32 kSharedBytes = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0);
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 #include "forward_work.cuh"
+#include "half.cuh"
+#include "queries.cuh"
 
 // S = Q K^T for one half of a tile's keys, issued, not waited for. q and k are low words of descriptors, as vt below.
 WS_DEV void issue_scores(float (&s)[KEYS / 4], u32 q, u32 k, i32 half) {
@@ -155,7 +160,7 @@ struct Consumer {
     float o[D / 2];
     // The reference is kept in what exponents are made of alone (two registers fewer, and c may be another one for each tile): it is kShift - bias,
     // and minus infinity where no key was seen.
-    float sum0, sum1, c, bias0, bias1;
+    float sum0, sum1, c0, c1, bias0, bias1;   // c0 and c1 are one but for kWideQ
 
     WS_DEV_MEMBER void reset() {
 #pragma unroll
@@ -170,7 +175,7 @@ struct Consumer {
     // New references: the maxima so far. Returns what all that was summed under the old ones is worth. The larger a reference, the smaller its
     // bias. A row that has seen no key weighs its hidden ones by any bias that is finite, and is to be doubted afterwards.
     WS_DEV_MEMBER void raise(float t0, float t1, float& a0, float& a1, bool& doubt0, bool& doubt1) {
-        const float least0 = fminf(bias0, fmaf(-quad_max(t0), c, kShift)), least1 = fminf(bias1, fmaf(-quad_max(t1), c, kShift));
+        const float least0 = fminf(bias0, fmaf(-quad_max(t0), c0, kShift)), least1 = fminf(bias1, fmaf(-quad_max(t1), c1, kShift));
         doubt0 = least0 == -kNegInf;
         doubt1 = least1 == -kNegInf;
         const float new0 = doubt0 ? kShift : least0, new1 = doubt1 ? kShift : least1;
@@ -237,7 +242,7 @@ struct Tile {
 WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4], u32 (&pr)[2][KEYS / 16], float& t0, float& t1) {
     auto scores = [&](i32 half) {
         issue_scores(x, tile.q_desc, tile.k_desc, half);
-        if (kBlocks) me.c = score_factor(tile.q_factor * load_shared_f32(tile.scale_at));   // read again for each half: it comes while the scores are made
+        if (kBlocks) me.c0 = me.c1 = score_factor(tile.q_factor * load_shared_f32(tile.scale_at));   // read again for each half: it comes while the scores are made
         wgmma_wait<0>();
         pin(x);
     };
@@ -266,7 +271,7 @@ WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4]
         for (i32 e = 0; e < KEYS / 16; ++e) pr[0][e] = pr[1][e];
         scores(half);
         if ((WS_CAUSAL || tile.first) && tile.masked) hide(half);
-        exponentials<KEYS / 4, WS_POLY>(x, me.c, me.c, me.bias0, me.bias1, t0, t1);
+        exponentials<KEYS / 4, WS_POLY>(x, me.c0, me.c1, me.bias0, me.bias1, t0, t1);
         pack_probabilities(x, pr[1]);
     }
     if (tile.first) {
@@ -293,7 +298,7 @@ WS_DEV void weigh_in_halves(Consumer& me, const Tile& tile, float (&x)[KEYS / 4]
 #pragma unroll
             for (i32 e = 0; e < KEYS / 16; ++e) pr[0][e] = pr[1][e];
             reload(half);
-            exponentials<KEYS / 4, 0>(x, me.c, me.c, me.bias0, me.bias1, t0, t1);
+            exponentials<KEYS / 4, 0>(x, me.c0, me.c1, me.bias0, me.bias1, t0, t1);
             pack_probabilities(x, pr[1]);
         }
         me.doubt(doubt0, doubt1);
@@ -334,16 +339,27 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const float v_scale = kBlocks ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
         Consumer me;
         me.reset();
-        float q_factor = 0.0f;   // 64 rows lie in one block of tokens
-        if (kBlocks) q_factor = load_f32(p.q_scale + w.b * p.qs_b + w.head * p.qs_h + (min(group_row, p.Sq - 1) >> 7) * p.qs_t) * p.softmax_scale_log2;
-        else me.c = score_factor(p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2);
+        float q_factor = 0.0f, q_factor1 = 0.0f;   // 64 rows lie in one block of tokens; the second one is kWideQ's
+        if (kWideQ && !p.q_scale) q_factor = p.softmax_scale_log2;
+        else if (kBlocks) q_factor = load_f32(p.q_scale + w.b * p.qs_b + w.head * p.qs_h + (min(group_row, p.Sq - 1) >> 7) * p.qs_t) * p.softmax_scale_log2;
+        else me.c0 = me.c1 = score_factor(p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2);
         if (w.tiles > 0) {
-            // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
-            const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
-            const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
+            const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + group * 64 * D;
             const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
-            mbarrier_wait(bars.q_full(q.slot), q.phase);
+            if (kWideQ) {
+                float unit0, unit1;
+                named_barrier_sync(8 + group, 128);   // all warps have read the last row tile's
+                quantise_rows(p, w.b * p.Hq + w.head, group_row + 16 * warp, q_at + kPitch * 16 * warp, lane, 1.0f / (448.0f * 448.0f), unit0, unit1);
+                q_factor1 = q_factor * unit1;
+                q_factor *= unit0;
+                fence_async_shared();
+                named_barrier_sync(8 + group, 128);
+                Work next;
+                if (work_of(p, i + 1, next)) prefetch_rows(p, next.b * p.Hq + next.head, next.first_row + 64 * group + 16 * warp, 16, lane);
+            } else {
+                mbarrier_wait(bars.q_full(q.slot), q.phase);
+            }
             float all[KEYS / 2], x[kKeep ? D / 64 : 1][32];
             float(&s)[2][KEYS / 4] = *reinterpret_cast<float(*)[2][KEYS / 4]>(all);
             u32 pr[2][KEYS / 16];
@@ -378,7 +394,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                                     WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk, j < WS_LOOKS, masked, q_factor, bars.k_scale(number(n))};
                     weigh_in_halves(me, tile, s[0], pr, t0, t1);
                 } else {
-                    if (kBlocks && !kScaleLate) me.c = score_factor(q_factor * io.k_scale(n));
+                    if (kBlocks && !kScaleLate) me.c0 = me.c1 = score_factor(q_factor * io.k_scale(n));
                     if (kWide) {
                         issue_scores_wide(all, q_desc, k_desc);
                     } else {
@@ -386,7 +402,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         issue_scores(s[1], q_desc, k_desc, 1);
                     }
                     io.pass_turn();
-                    if (kBlocks && kScaleLate) me.c = score_factor(q_factor * io.k_scale(n));   // while the scores are made
+                    if (kBlocks && kScaleLate) {   // while the scores are made
+                        const float k_scale = io.k_scale(n);
+                        me.c0 = score_factor(q_factor * k_scale);
+                        me.c1 = kWideQ ? score_factor(q_factor1 * k_scale) : me.c0;
+                    }
                     wgmma_wait<kWide ? 0 : 1>();
                     pin(s[0]);
                     if (kWide) pin(s[1]);
@@ -402,11 +422,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     };
                     if (j >= WS_LOOKS) {
                         if (WS_CAUSAL && masked) hide(0);
-                        exponentials<KEYS / 4, WS_POLY>(s[0], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                        exponentials<KEYS / 4, WS_POLY>(s[0], me.c0, me.c1, me.bias0, me.bias1, t0, t1);
                         pack_probabilities(s[0], pr[0]);
                         await_second_half();
                         if (WS_CAUSAL && masked) hide(1);
-                        exponentials<KEYS / 4, WS_POLY>(s[1], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                        exponentials<KEYS / 4, WS_POLY>(s[1], me.c0, me.c1, me.bias0, me.bias1, t0, t1);
                         pack_probabilities(s[1], pr[1]);
                         certain = __all_sync(0xFFFFFFFFu, t0 <= kLargest && t1 <= kLargest);   // nor is it for a NaN: a masked key of a row that has seen none
                         if (!certain) {
@@ -438,7 +458,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         t0 = t1 = 0.0f;
 #pragma unroll
                         for (i32 i = 0; i < 2; ++i) {
-                            exponentials<KEYS / 4, 0>(s[i], me.c, me.c, me.bias0, me.bias1, t0, t1);
+                            exponentials<KEYS / 4, 0>(s[i], me.c0, me.c1, me.bias0, me.bias1, t0, t1);
                             pack_probabilities(s[i], pr[i]);
                         }
                         me.doubt(doubt0, doubt1);
@@ -486,8 +506,10 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 if (j + 1 == w.tiles) io.pass_turn();
                 LAP(4);
             }
-            io.release(bars.q_empty(q.slot));
-            q.next();
+            if (!kWideQ) {
+                io.release(bars.q_empty(q.slot));
+                q.next();
+            }
         }
 
         const i32 row1 = row0 + 8;
@@ -499,15 +521,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             f0 = f1 = 1.0f;
         }
         const i64 at = (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
-        const i64 to = (at + row0) * D + 4 * lane4;
-        if (row0 < p.Sq) {
-#pragma unroll
-            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, me.o[8 * j] * f0, me.o[8 * j + 4] * f0, me.o[8 * j + 1] * f0, me.o[8 * j + 5] * f0);
-        }
-        if (row1 < p.Sq) {
-#pragma unroll
-            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, me.o[8 * j + 2] * f1, me.o[8 * j + 6] * f1, me.o[8 * j + 3] * f1, me.o[8 * j + 7] * f1);
-        }
+        store_rows<4>(p, me.o, at, row0, lane4, f0, f1);
         if (p.lse && lane4 == 0) {
             if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (lg2(sum0) - me.bias0) * kLn2 : kNegInf;
             if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (lg2(sum1) - me.bias1) * kLn2 : kNegInf;

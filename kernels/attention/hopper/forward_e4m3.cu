@@ -11,10 +11,10 @@
 //     warp 2:     v_empty -> TMA V -> v_full
 //     warp 0:     q_raw -> what consumers have to know of the row tile (Told) -> q_full
 //     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
-//     WS_PACKED:  nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full
+//     WS_PACKED:  nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full. WS_WIDEQ: Q by the consumers, from bf16 or f16 (queries.cuh)
 //     consumers:  q_full -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | codes of weights | vt_full -> T = P V -> vt_empty | O = O + T
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all rows see, which comes
-//   before all.
+//   before all. Without a mask, where V's scale is one, a step is two tiles: half of the folding and of the barriers.
 //
 // Arithmetic, and its error:
 //   Scores   are f16 pairs (pairs.cuh): half the registers of f32, and beside wgmma with f32 accumulators every instruction at half rate takes 4.0 cycles, beside this 2.2.
@@ -25,16 +25,20 @@
 //            instructions for two weights; the range, 15.75 octaves and what e4m3 has below, ends in a true 0.
 //   A quarter of the weights goes to the MUFU, in f16 pairs, and is rounded to e4m3 there: it has nothing else to do, and the other pipes have too much.
 //   Sums     by the product of values: eight rows of ones behind V^T. So they are those of the rounded weights.
-// The tensor core's narrow accumulator never sums over more than one tile: each is folded into f32, so the error does not grow with the number of keys.
+// The tensor core's narrow accumulator never sums over more than two tiles: then it is folded into f32, so the error does not grow with the number of keys.
 // The reference of a row, of weight 2^6, is a past maximum. While a tile's largest weight stays under 2^8.78 it needs no shuffle and no rescaling. Else the row gets a new one, and O
-// is rescaled. (A weight of 2^3 would want that seldom and be 2% faster, but keys ten octaves below the maximum are 0 then: relF 3 to 4% larger where scores spread wide.)
+// is rescaled. The first three or four tiles (causal, up to 1,024 keys: one) give references, whatever they are: the largest weight is exact where it is one. (1,024 keys,
+// no mask: relF 0.5% smaller, 1.5% slower; causal, 4,096: 0.5 to 1% smaller for queries that see 200 to 1,000 keys, 1.7% slower. All tiles: 0 to 0.2% above FA3's, 15% slower.) (A weight of 2^3 would want new ones seldom and be 2% faster, but keys ten octaves below the maximum are 0 then: relF 3 to 4% larger where scores spread wide.)
 // Limits: a row whose largest logit is beyond 42,000 in magnitude gives NaN. Scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of
 // it count as equal to it or not by chance.
 // Losers, 4x16x4096x128 on an H200, 2026-11-22, us, full and causal (forward.cu 600 to 614, 368 to 397): two consumers, the next tile's scores asked for under this one's softmax
 //   565 to 572, 333 to 364; two whose values and next scores are asked for together 572 to 592, 340 to 366, in turns or not; the same, and this tile's values under the next one's
 //   softmax 560 to 573, 318 to 354 (and best of all at 16x16x1024 full, 164); three consumers with exponentials linear between powers of two, of 6% more error, 499 to 510, 302;
 //   weights by multiplication with a parabola and conversion 597 to 625; by an addition of bits and conversion, all 571, a quarter on the MUFU 566, three quarters 591; slices of 48
-//   dimensions 546 to 556 where two of 64 have 526.
+//   dimensions 546 to 556 where two of 64 have 526. On 2026-11-23, beside two tiles to a step (523 to 537 where one has 550): two consumers, each tile's scores asked for under the
+//   weights of the one before 595 to 600; references made of each step's own maxima, outputs folded with a factor, so that the largest weight of every step is exact 559 to 564
+//   (relF 0.985 instead of 1.013 of FA3's); causal by two tiles 339 to 347 (324), 2% faster at 16,384 keys alone. D 256 with two consumers,
+//   4x8x4096: 516 to 583, 301 to 332 (forward.cu 497 to 524, 290 to 298): shared memory bounds both.
 // PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
 #include "params.cuh"
@@ -58,8 +62,11 @@
 #ifndef WS_BLOCKS
 #define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
 #endif
+#ifndef WS_WIDEQ
+#define WS_WIDEQ 0   // with WS_PACKED: p.q is of 16 bits, bf16 or f16 as the output is, and each of its rows gets a power of two of its own beside q_scale, which may be null
+#endif
 #ifndef WS_LOOKS
-#define WS_LOOKS (WS_CAUSAL ? 1 : 3)   // tiles of a row tile whose maxima become the references: the largest weight is exact where it is one
+#define WS_LOOKS (!WS_CAUSAL ? 3 : p.Sk > 1024 ? 4 : 1)   // the row tile's first tiles of keys, in whole steps, whose maxima become the references: the largest weight is exact where it is one
 #endif
 #ifndef WS_MUFU
 #define WS_MUFU 2   // of eight groups of 16 keys, how many go to the MUFU
@@ -68,13 +75,14 @@
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 128, "measured at head dimension 128 only; at 256, where shared memory bounds both, forward.cu is 3 to 5% faster");
 static_assert(WGS == 2 || WGS == 3, "two or three consumers: registers");
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true;
-static_assert(kBlocks || !kPacked, "what is packed may have scales by block");
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ;
+static_assert((kBlocks || !kPacked) && (kPacked || !kWideQ), "what is packed may have scales by block, and queries of 16 bits");
 constexpr u32 kPitch = 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;
 constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of ones behind it
 constexpr i32 kQStages = 2, kStages = 4, kVStages = kPacked ? 0 : 2, kVtStages = 4;
 constexpr i32 kTransposers = 2;   // warps
+constexpr i32 kStep = WS_CAUSAL || kBlocks ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles, and behind the mask a second one is often for nothing
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : 216, kProducerRegisters = WGS == 3 ? 32 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
@@ -92,16 +100,18 @@ constexpr float kUnseen = -4000.0f, kMostOctaves = 6.0e4f;   // 16 times each is
 
 #include "pairs.cuh"
 
+constexpr bool kBothAtOnce = kStep == 1 || WGS == 2;   // products of values
 constexpr i32 kSums = D / 2, kOutputs = kSums + 2;   // a thread's dimensions of two rows, then each row's sum
 
-// T = P V for 64 of the head's dimensions (N 36: and P 1), issued, not waited for. vt: low word of a descriptor.
+// T = P V over a step's tiles for 64 of the head's dimensions, from `first` on (N 36: and P 1), issued, not waited for. vt: low words of descriptors.
 template <int N>
-WS_DEV void issue_values(float (&t)[N], const u32 (&p)[KEYS / 8], u32 vt) {
+WS_DEV void issue_values(float (&t)[N], const u32 (&p)[kStep][KEYS / 8], const u32 (&vt)[kStep], u32 first) {
     wgmma_fence();
 #pragma unroll
-    for (i32 k = 0; k < KEYS / 32; ++k) {
-        const u32 a[4] = {p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3]};
-        wgmma(t, a, desc_at<128>(vt, k * 32), k != 0);
+    for (i32 i = 0; i < kStep * KEYS / 32; ++i) {
+        const i32 h = i / (KEYS / 32), k = i % (KEYS / 32);
+        const u32 a[4] = {p[h][4 * k], p[h][4 * k + 1], p[h][4 * k + 2], p[h][4 * k + 3]};
+        wgmma(t, a, desc_at<128>(vt[h], first * 128 + k * 32), i != 0);
     }
     wgmma_commit();
 }
@@ -188,12 +198,17 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         Consumer me;
         me.reset();
         if (w.tiles > 0) {
-            // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
             const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
-            const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
-            const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
-            const float step = scale_rows(base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch, lane, later_block(w, group) ? x.c_later : x.c);
-            const float step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4)), step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
+            const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
+            const u32 q_at = base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch;
+            const float c = later_block(w, group) ? x.c_later : x.c;
+            float step0, step1;
+            if (kWideQ) {
+                quantise_rows_for_pairs(p, x.head, group_row + 16 * warp, q_at, lane, c, step0, step1);
+            } else {
+                const float step = scale_rows(q_at, lane, c);
+                step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4)), step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
+            }
             u32 c0 = factor_pair(step0), c1 = factor_pair(step1), b0 = twice(kUnseen), b1 = b0;
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
@@ -204,13 +219,16 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 bool k_there = false, v_there = false;   // seen earlier: a wait costs 80 cycles where there is nothing to wait for
 #pragma unroll 1
                 for (;;) {
-                    const i32 t = w.keys_at(j);
                     const Place now = n;
                     mbarrier_wait_unless(k_there, bars.k_full(k_slot(n)), k_phase(n));
                     LAP(0);
-                    Pairs s;
-                    u32 pr[KEYS / 8];
-                    issue_scores(s, q_desc, io.k_desc(n));
+                    Pairs s[kStep];
+                    u32 pr[kStep][KEYS / 8];
+                    issue_scores(s[0], q_desc, io.k_desc(n));
+                    if (kStep == 2) {
+                        io.wait_k(n + 1);
+                        issue_scores(s[kStep - 1], q_desc, io.k_desc(n + 1));
+                    }
                     if (kBlocks) {   // while the scores are made
                         const float k_scale = load_shared_f32(bars.k_scale(number(n)));
                         c0 = factor_pair(step0 * k_scale);
@@ -218,42 +236,56 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     }
                     v_there = mbarrier_test(bars.vt_full(vt_slot(n)), vt_phase(n));
                     wgmma_wait<0>();
-                    pin(s);
-                    LAP(1);
-                    io.release_k(n);
-                    if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) {   // without the mask the only tile with a tail comes first
-                        const i32 seen = p.Sk - p.Sq + row0 + 1;
-                        hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
-                    }
-                    u32 top0 = s[0], top1 = s[1];
 #pragma unroll
-                    for (i32 e = 2; e < KEYS / 4; e += 2) top0 = max_nan_f16x2(top0, s[e]), top1 = max_nan_f16x2(top1, s[e + 1]);
-                    const u32 least = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
-                    const bool small = ((least - kLeast) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
-                    if (!__all_sync(0xFFFFFFFFu, small && j >= WS_LOOKS)) {
+                    for (i32 h = 0; h < kStep; ++h) pin(s[h]);
+                    LAP(1);
+#pragma unroll
+                    for (i32 h = 0; h < kStep; ++h) io.release_k(n + h);
+                    u32 top0, top1;
+#pragma unroll
+                    for (i32 h = 0; h < kStep; ++h) {
+                        const i32 t = w.keys_at(j + h);
+                        if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
+                        largest_scores(s[h], h > 0, top0, top1);
+                    }
+                    if (!__all_sync(0xFFFFFFFFu, j >= WS_LOOKS && none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) {
                         const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
                         me.scale_output(a0, a1);
                     }
-                    weigh(s, pr, c0, c1, b0, b1);
-                    pin(pr);
+#pragma unroll
+                    for (i32 h = 0; h < kStep; ++h) {
+                        weigh(s[h], pr[h], c0, c1, b0, b1);
+                        pin(pr[h]);
+                    }
                     LAP(2);
                     mbarrier_wait_unless(v_there, bars.vt_full(vt_slot(n)), vt_phase(n));
                     LAP(3);
-                    const u32 vt = io.vt_desc(n);
+                    if (kStep == 2) io.wait_vt(n + 1);
+                    u32 vt[kStep];
+#pragma unroll
+                    for (i32 h = 0; h < kStep; ++h) vt[h] = io.vt_desc(n + h);
                     const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f;
-                    // By 64 dimensions: the first is folded while the second runs, with which the sums come.
+                    // By 64 dimensions: the first is folded while the second runs, with which the sums come; or, where that takes too many registers, before.
                     float first[32], second[36];
-                    issue_values(first, pr, vt);
-                    issue_values(second, pr, vt + 64 * 128 / 16);
-                    ++n;
-                    ++j;
+                    issue_values(first, pr, vt, 0);
+                    if (!kBothAtOnce) {
+                        wgmma_wait<0>();
+                        pin(first);
+                        me.fold(first, 0, v_scale);
+                    }
+                    issue_values(second, pr, vt, 64);
+                    n += kStep;
+                    j += kStep;
                     k_there = mbarrier_test(bars.k_full(k_slot(n)), k_phase(n));
-                    wgmma_wait<1>();
-                    pin(first);
-                    me.fold(first, 0, v_scale);
+                    if (kBothAtOnce) {
+                        wgmma_wait<1>();
+                        pin(first);
+                        me.fold(first, 0, v_scale);
+                    }
                     wgmma_wait<0>();
                     pin(second);
-                    io.release_vt(now);
+#pragma unroll
+                    for (i32 h = 0; h < kStep; ++h) io.release_vt(now + h);
                     me.fold(second, 32, v_scale);
                     me.o[kSums] += second[32];
                     me.o[kSums + 1] += second[34];
@@ -276,22 +308,14 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         io.release(bars.q_empty(q.slot));
         q.next();
 
-        const i32 row0 = done.w.first_row + 64 * group + 16 * warp + lane / 4, row1 = row0 + 8;
+        const i32 row0 = done.w.first_row + 64 * group + 16 * warp + lane / 4;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 1];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : done.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : done.v_scale * rcp(sum1);
         if (kPacked) {
             add_mean(p, me.o, done.head / p.group, lane4, f0, f1, sum0 != 0.0f, sum1 != 0.0f);
             f0 = f1 = 1.0f;
         }
-        const i64 to = (static_cast<i64>(done.head) * p.Sq + row0) * D + 4 * lane4;
-        if (row0 < p.Sq) {
-#pragma unroll
-            for (i32 i = 0; i < D / 16; ++i) store_out4(p, to + 16 * i, me.o[8 * i] * f0, me.o[8 * i + 4] * f0, me.o[8 * i + 1] * f0, me.o[8 * i + 5] * f0);
-        }
-        if (row1 < p.Sq) {
-#pragma unroll
-            for (i32 i = 0; i < D / 16; ++i) store_out4(p, to + 8 * D + 16 * i, me.o[8 * i + 2] * f1, me.o[8 * i + 6] * f1, me.o[8 * i + 3] * f1, me.o[8 * i + 7] * f1);
-        }
+        store_rows<4>(p, me.o, static_cast<i64>(done.head) * p.Sq, row0, lane4, f0, f1);
     }
 #if WS_TRACE
     const u64 ended = nanoseconds();

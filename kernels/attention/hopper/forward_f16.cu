@@ -52,18 +52,22 @@
 #ifndef WS_PACKED
 #define WS_PACKED 0   // p.v is V^T in the order of transpose.cuh, (B, Hkv, D, keys in whole tiles); scales differ between blocks of 128 tokens; p.v_mean, if there, is added
 #endif
+#ifndef WS_WIDEQ
+#define WS_WIDEQ 0   // with WS_PACKED: p.q is of 16 bits, bf16 or f16 as the output is, and each of its rows gets a power of two of its own beside q_scale, which may be null
+#endif
 #define WS_BLOCKS WS_PACKED
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
 static_assert(WGS == 2 || WGS == 4, "two or four consumers: three lost, and straddle blocks of 128 queries");
-constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true;
+constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true, kWideQ = WS_WIDEQ;
+static_assert(WS_PACKED || !kWideQ, "queries of 16 bits go with packed values");
 constexpr u32 kPitch = D;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = kAcross ? 1024 : 2048;
 constexpr u32 kHalf = kTileBytes + kOnesBytes;   // kAcross: V^T of 64 keys, 64 rows of dimensions, and eight of ones behind them
 constexpr u32 kVtBytes = kAcross ? 2 * kHalf : 2 * kTileBytes;
 constexpr i32 kQStages = 2, kStages = 4, kVStages = 2, kVtStages = 4;
-constexpr i32 kTransposers = 2;   // warps, which widen here
+constexpr i32 kTransposers = 2, kStep = 1;   // warps, which widen here; tiles of keys at a time
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 4 ? 104 : 216, kProducerRegisters = WGS == 4 ? 64 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
@@ -164,11 +168,16 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         Consumer me;
         me.reset();
         if (w.tiles > 0) {
-            // Tiles that none of this group's rows sees are passed over; keys from `clear` on want a mask.
-            const i32 mine = WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
-            const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk;
-            const float step = scale_rows(base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch, lane, later_block(w, group) ? x.c_later : x.c);
-            const float step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4)), step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
+            const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
+            const u32 q_at = base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch;
+            const float c = later_block(w, group) ? x.c_later : x.c;
+            float step0, step1;
+            if (kWideQ) {
+                quantise_rows_for_pairs(p, x.head, group_row + 16 * warp, q_at, lane, c, step0, step1);
+            } else {
+                const float step = scale_rows(q_at, lane, c);
+                step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4)), step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
+            }
             u32 c0 = factor_pair(step0), c1 = factor_pair(step1);
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
@@ -196,15 +205,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     LAP(1);
                     io.release_k(n);
                     if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) {   // without the mask the only tile with a tail comes first
-                        const i32 seen = p.Sk - p.Sq + row0 + 1;
-                        hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+                        hide_unseen(s, p, t, row0, lane4);
                     }
-                    u32 top0 = s[0], top1 = s[1];
-#pragma unroll
-                    for (i32 e = 2; e < KEYS / 4; e += 2) top0 = max_nan_f16x2(top0, s[e]), top1 = max_nan_f16x2(top1, s[e + 1]);
-                    const u32 least = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
-                    const bool small = ((least - kLeast) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
-                    if (!__all_sync(0xFFFFFFFFu, small)) {
+                    u32 top0, top1;
+                    largest_scores(s, false, top0, top1);
+                    if (!__all_sync(0xFFFFFFFFu, none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) {
                         const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
                         me.scale_output(a0, a1);
                     }
@@ -235,23 +240,13 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         io.release(bars.q_empty(q.slot));
         q.next();
 
-        const i32 row1 = row0 + 8;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 2];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : x.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : x.v_scale * rcp(sum1);
         if (kAcross) {
             add_mean(p, me.o, x.head / p.group, lane4, f0, f1, sum0 != 0.0f, sum1 != 0.0f);
             f0 = f1 = 1.0f;
         }
-        constexpr i32 kSecond = kAcross ? 4 : 1, kThird = kAcross ? 1 : 4;   // of four neighbouring dimensions, in the order in which V or V^T lies
-        const i64 to = (static_cast<i64>(x.head) * p.Sq + row0) * D + 4 * lane4;
-        if (row0 < p.Sq) {
-#pragma unroll
-            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, me.o[8 * j] * f0, me.o[8 * j + kSecond] * f0, me.o[8 * j + kThird] * f0, me.o[8 * j + 5] * f0);
-        }
-        if (row1 < p.Sq) {
-#pragma unroll
-            for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, me.o[8 * j + 2] * f1, me.o[8 * j + 2 + kSecond] * f1, me.o[8 * j + 2 + kThird] * f1, me.o[8 * j + 7] * f1);
-        }
+        store_rows<kAcross ? 4 : 1>(p, me.o, static_cast<i64>(x.head) * p.Sq, row0, lane4, f0, f1);
     }
 #if WS_TRACE
     const u64 ended = nanoseconds();

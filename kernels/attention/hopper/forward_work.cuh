@@ -1,8 +1,8 @@
 // What forward.cu and forward_f16.cu share: the CTA's list of work, the warps that load and rewrite, where a consumer finds its tiles, the entry's body.
 //
 // Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
-// kVtBytes (a slot of V as consumers take it), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
-// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
+// kVtBytes (a slot of V as consumers take it), kStep (tiles of keys that they take at a time), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
+// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kWideQ (they load Q themselves); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
 #include "params.cuh"
@@ -15,6 +15,12 @@ struct Work {
     // then a masked tile is like any other. (A row's only key so far is a poor reference: the next tile's recomputation cost 8 us a row tile.)
     WS_DEV_MEMBER i32 keys_at(i32 i) const { return !WS_CAUSAL ? tiles - 1 - i : i == 0 ? first_tile : tiles - i > first_tile ? tiles - i : tiles - 1 - i; }
 };
+
+// Of the tiles of keys, how many some of 64 rows from group_row on see: the others are passed over. And the key from which on a mask is wanted.
+WS_DEV i32 tiles_seen(const Params& p, const Work& w, i32 group_row) {
+    return WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
+}
+WS_DEV i32 clear_keys(const Params& p, i32 group_row) { return WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk; }
 
 // The i-th tile of this CTA: rounds run forwards and backwards in turn, so that shares of a falling list of lengths are even.
 WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
@@ -29,7 +35,7 @@ WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
     w.head = bh % p.Hq;
     w.first_row = m * ROWS;
     const i32 last = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + min(p.Sq, w.first_row + ROWS)) : p.Sk;
-    w.tiles = last > 0 ? (last + KEYS - 1) / KEYS : 0;
+    w.tiles = last > 0 ? (last + KEYS * kStep - 1) / (KEYS * kStep) * kStep : 0;   // one tile more may lie behind all keys: it comes as zeros
     w.first_tile = max(0, min(p.Sk, p.Sk - p.Sq + w.first_row + 1) / KEYS - 1);
     return true;
 }
@@ -66,18 +72,20 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
 #endif
         k.next();
     };
-    constexpr i32 kEarly = kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
+    constexpr i32 kEarly = !kWideQ && kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
     for (i32 round = 0; work_of(p, round, w); ++round) {
         if (!kTold && w.tiles == 0) continue;
         const i32 kv_head = w.head / p.group;
         const u32 q_there = kTold ? bars.q_raw(q.slot) : bars.q_full(q.slot);
         if (kEarly) load_k(0, kv_head);
-        mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
-        mbarrier_expect_tx(q_there, kTold && w.tiles == 0 ? 0 : kQBytes);
+        if (!kWideQ) {
+            mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
+            mbarrier_expect_tx(q_there, kTold && w.tiles == 0 ? 0 : kQBytes);
 #pragma unroll
-        for (i32 g = 0; g < WGS; ++g)
-            if (!kTold || w.tiles != 0) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, q_there, 64, w.first_row + 64 * g, w.head, w.b);
-        q.next();
+            for (i32 g = 0; g < WGS; ++g)
+                if (!kTold || w.tiles != 0) load_rows(base + q.slot * kQBytes + g * 64 * D, qm, q_there, 64, w.first_row + 64 * g, w.head, w.b);
+            q.next();
+        }
 #pragma unroll 1
         for (i32 i = kEarly; i < w.tiles; ++i) load_k(i, kv_head);
     }
@@ -185,6 +193,21 @@ WS_DEV void add_mean(const Params& p, float (&o)[N], i64 head, u32 lane4, float 
             o0 = fmaf(o0, f0, mean[e] * g0);
             o1 = fmaf(o1, f1, mean[e] * g1);
         }
+    }
+}
+
+// A thread's two rows of an output: o times f0 and f1, from row0 of a head on, whose rows are those from `at` on of all. kSecond: where the second of four neighbouring dimensions lies, 4 as V^T has them, 1 as V does.
+template <i32 kSecond, i32 N>
+WS_DEV void store_rows(const Params& p, const float (&o)[N], i64 at, i32 row0, u32 lane4, float f0, float f1) {
+    constexpr i32 kThird = 5 - kSecond;
+    const i64 to = (at + row0) * D + 4 * lane4;
+    if (row0 < p.Sq) {
+#pragma unroll
+        for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, o[8 * j] * f0, o[8 * j + kSecond] * f0, o[8 * j + kThird] * f0, o[8 * j + 5] * f0);
+    }
+    if (row0 + 8 < p.Sq) {
+#pragma unroll
+        for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, o[8 * j + 2] * f1, o[8 * j + 2 + kSecond] * f1, o[8 * j + 2 + kThird] * f1, o[8 * j + 7] * f1);
     }
 }
 

@@ -8,18 +8,25 @@
 //! defines = ["D", "causal", "out"]
 //! [levers]
 //! GROUPS = [3, 2]
+//! WIDE = [0, 1]
 //! [[config]]
 //! name = "three"
-//! set = { GROUPS = 3 }
+//! set = { GROUPS = 3, WIDE = 0 }
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2 }
+//! set = { GROUPS = 2, WIDE = 0 }
+//! [[config]]
+//! name = "wide"
+//! set = { GROUPS = 3, WIDE = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 2048
 //! [workspace.v_t]
 //! dtype = "u8"
 //! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
+//! [workspace.q_wide]
+//! dtype = "u16"
+//! shape = ["B", "Hq", "Sq", "D"]
 //! [structs.p]
 //! bytes = 256
 //! align = 8
@@ -32,7 +39,7 @@
 //!   { name = "v_scale", type = "ptr", offset = 40, value = "v_scale" },
 //!   { name = "out", type = "ptr", offset = 48, value = "out" },
 //!   { name = "lse", type = "ptr", offset = 56, value = 0 },
-//!   { name = "partial", type = "ptr", offset = 64, value = 0 },
+//!   { name = "partial", type = "ptr", offset = 64, value = "q_wide" },
 //!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
 //!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
 //!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
@@ -69,6 +76,11 @@
 //!   { name = "v_mean", type = "ptr", offset = 248, value = "v_mean" },
 //! ]
 //! [[launch]]
+//! entry = "widen_queries"
+//! grid = ["Sq", "Hq", "B"]
+//! block = ["D"]
+//! args = ["q", "q_wide", "q_stride_b", "q_stride_h", "q_stride_s"]
+//! [[launch]]
 //! entry = "transpose_values"
 //! grid = ["ceil_div(Sk, 128)", "Hkv", "B"]
 //! block = [128]
@@ -82,18 +94,21 @@
 
 // forward_e4m3.cu over packed values, with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its
 // instructions. V^T is made by transpose_plain.cuh from the task's row-major codes; no log-sum-exp is asked for, so K's mean is of no
-// consequence. Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
+// consequence. WIDE: queries of 16 bits, by queries_plain.cuh. Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
 #define WS_PACKED 1
+#define WS_WIDEQ WIDE
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_e4m3.cu"
 #include "as_kernels.cuh"
+#include "queries_plain.cuh"
 #include "transpose_plain.cuh"
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_plain(const __grid_constant__ Params p) {
     const i64 keys = (p.Sk + 127) / 128 * 128;
     const TensorMap q_map = plain_map(p.q, p.q_b, p.q_h, p.q_s, p.Sq, 64), k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, p.Sk, 128, 8, 0),
                     v_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8, 0);
-    attention_forward_e4m3(p, q_map, k_map, v_map);
+    if (WIDE) attention_forward_e4m3(with_wide_queries(p, p.partial), q_map, k_map, v_map);
+    else attention_forward_e4m3(p, q_map, k_map, v_map);
 }

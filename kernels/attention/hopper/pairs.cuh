@@ -8,6 +8,7 @@
 #pragma once
 #include "forward_work.cuh"
 #include "half.cuh"
+#include "queries.cuh"
 #include "scale.cuh"
 #include "softmax.cuh"
 #include "wgmma_f16.cuh"
@@ -43,10 +44,14 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
         const i32 kv_head = w->head / p.group;
         const float* q_scales = p.q_scale + w->b * p.qs_b + w->head * p.qs_h;
         const i32 block = kBlocks ? w->first_row >> 7 : 0, last = (p.Sq - 1) >> 7;
-        const float q_scale = load_f32(q_scales + block * p.qs_t), later = kBlocks ? load_f32(q_scales + min(block + 1, last) * p.qs_t) : 0.0f;
+        const bool unit = kWideQ && !p.q_scale;
+        const float q_scale = unit ? 1.0f : load_f32(q_scales + block * p.qs_t), later = unit ? 1.0f : kBlocks ? load_f32(q_scales + min(block + 1, last) * p.qs_t) : 0.0f;
         const float k_scale = kBlocks ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
         x.v_scale = kBlocks ? v_scale : load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
-        mbarrier_wait(bars.q_raw(q.slot), q.phase);
+        if (kWideQ) {
+            mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
+            if (w->tiles > 0) prefetch_rows(p, w->b * p.Hq + w->head, w->first_row, ROWS, lane);   // a row tile ahead of who reads them
+        } else mbarrier_wait(bars.q_raw(q.slot), q.phase);
         x.w = *w;
         x.head = w->b * p.Hq + w->head;
         x.c = score_factor(q_scale * k_scale * p.softmax_scale_log2);
@@ -87,6 +92,25 @@ WS_DEV void hide_keys(Pairs& s, i32 first_key, i32 limit0, i32 limit1) {
     }
 }
 
+// Hides what a thread's two rows, of which row0 is the first, do not see of tile t.
+WS_DEV void hide_unseen(Pairs& s, const Params& p, i32 t, i32 row0, u32 lane4) {
+    const i32 seen = p.Sk - p.Sq + row0 + 1;
+    hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
+}
+
+// A thread's largest scores of its two rows, in pairs: of a tile, or (more) of that and what they were before.
+WS_DEV void largest_scores(const Pairs& s, bool more, u32& top0, u32& top1) {
+    if (!more) top0 = s[0], top1 = s[1];
+#pragma unroll
+    for (i32 e = more ? 0 : 2; e < KEYS / 4; e += 2) top0 = max_nan_f16x2(top0, s[e]), top1 = max_nan_f16x2(top1, s[e + 1]);
+}
+
+// Whether no weight of them is too large: of t at least `least`, in f16, twice. A NaN is too large.
+WS_DEV bool none_too_large(u32 top0, u32 top1, u32 c0, u32 c1, u32 b0, u32 b1, u32 least) {
+    const u32 t = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
+    return ((t - least) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
+}
+
 // Multiplies each row of Q by a power of two, 2^-k, for which no score leaves f16: the warp's own 16 rows, in place, two lanes to a row. Returns the row's factor c / kOctaves
 // of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
 WS_DEV float scale_rows(u32 q, u32 lane, float c) {
@@ -123,6 +147,13 @@ WS_DEV float scale_rows(u32 q, u32 lane, float c) {
         store_shared_16(q + swizzled<kPitch>(row, first + i), r[0], r[1], r[2], r[3]);
     }
     return step;
+}
+
+// The factors c / kOctaves of a thread's two rows, whose queries, of 16 bits, become codes beside them: as scale_rows has it, no score leaves f16.
+WS_DEV void quantise_rows_for_pairs(const Params& p, i32 head, i32 first_row, u32 to, u32 lane, float c, float& step0, float& step1) {
+    quantise_rows(p, head, first_row, to, lane, 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0f), step0, step1);
+    step0 *= c * (1.0f / kOctaves);
+    step1 *= c * (1.0f / kOctaves);
 }
 
 // The negative factor as a pair: never 0, as 0 times a hidden key's score is no number; and no number where it is none itself, or infinite.

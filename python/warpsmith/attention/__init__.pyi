@@ -40,19 +40,19 @@ def sdpa_fp8(
 ) -> Result: ...
 @overload
 def sdpa_fp8_packed(
-    q: Any, kv: PackedKV, q_scale: Any, *,
+    q: Any, kv: PackedKV, q_scale: Any = ..., *,
     causal: bool = ..., softmax_scale: Optional[float] = ..., out_dtype: torch.dtype = ..., out_scale: Optional[float] = ...,
     return_lse: Literal[False] = ..., mode: Mode = ...,
 ) -> Tensor: ...
 @overload
 def sdpa_fp8_packed(
-    q: Any, kv: PackedKV, q_scale: Any, *,
+    q: Any, kv: PackedKV, q_scale: Any = ..., *,
     causal: bool = ..., softmax_scale: Optional[float] = ..., out_dtype: torch.dtype = ..., out_scale: Optional[float] = ...,
     return_lse: Literal[True], mode: Mode = ...,
 ) -> Tuple[Tensor, Tensor]: ...
 @overload
 def sdpa_fp8_packed(
-    q: Any, kv: PackedKV, q_scale: Any, *,
+    q: Any, kv: PackedKV, q_scale: Any = ..., *,
     causal: bool = ..., softmax_scale: Optional[float] = ..., out_dtype: torch.dtype = ..., out_scale: Optional[float] = ...,
     return_lse: bool, mode: Mode = ...,
 ) -> Result: ...

@@ -36,10 +36,10 @@ def is_fake(tensors):
     return any(type(x) is not torch.Tensor and isinstance(x, torch._subclasses.FakeTensor) for x in tensors)
 
 
-def codes(name, x, dims, device=None):
+def codes(name, x, dims, device=None, dtype=E4M3):
     """x as e4m3 codes of so many dimensions with a contiguous last one, on `device` if given."""
-    x = as_tensor(name, x, E4M3)
-    if x.dtype != E4M3:
+    x = as_tensor(name, x, dtype)
+    if x.dtype != dtype:
         raise TypeError(f"{name} must be float8_e4m3fn, not {x.dtype}")
     if x.dim() != len(dims):
         raise ValueError(f"{name} must be ({', '.join(dims)}), not {tuple(x.shape)}")
@@ -101,14 +101,16 @@ def scale_shapes(B, H, S):
 
 
 def scale_strides(s):
-    """Steps over batch, head and block; 0 where it is shared."""
+    """Steps over batch, head and block; 0 where it is shared, or there is none."""
+    if s is None:
+        return 0, 0, 0
     st = tuple(x if n > 1 else 0 for x, n in zip(s.stride(), s.shape))
     return st + (0,) * (3 - len(st))
 
 
 def blocks(s):
     """Whether a scale differs between blocks of tokens."""
-    return s.dim() == 3 and s.shape[2] > 1
+    return s is not None and s.dim() == 3 and s.shape[2] > 1
 
 
 def integers(name, x, shape, device):
@@ -172,8 +174,8 @@ def _positive(name, x):
 
 
 def dense(q, k, v, q_scale, k_scale, v_scale, softmax_scale, out_dtype, out_scale, mode):
-    """All of sdpa_fp8's arguments: the six tensors, then softmax_scale and out_scale."""
-    q = codes("q", q, ("B", "Hq", "Sq", "D"))
+    """All of sdpa_fp8's arguments: the six tensors, then softmax_scale and out_scale. q may be of 16 bits where q_scale is None."""
+    q = codes("q", q, ("B", "Hq", "Sq", "D"), dtype=E4M3 if q_scale is not None else q.dtype)
     k, v = codes("k", k, ("B", "Hkv", "Sk", "D"), q.device), codes("v", v, ("B", "Hkv", "Sk", "D"), q.device)
     B, Hq, Sq, D = q.shape
     head_dim(D)
@@ -183,7 +185,8 @@ def dense(q, k, v, q_scale, k_scale, v_scale, softmax_scale, out_dtype, out_scal
         raise ValueError(f"k {tuple(k.shape)} does not fit q {tuple(q.shape)}: batch and head dimension must agree")
     Hkv, Sk = k.shape[1], k.shape[2]
     heads(Hq, Hkv)
-    q_scale = scale("q_scale", q_scale, q.device, scale_shapes(B, Hq, Sq))
+    if q_scale is not None:
+        q_scale = scale("q_scale", q_scale, q.device, scale_shapes(B, Hq, Sq))
     k_scale = scale("k_scale", k_scale, q.device, scale_shapes(B, Hkv, Sk))
     v_scale = scale("v_scale", v_scale, q.device, scale_shapes(B, Hkv, Sk))
     return (q, k, v, q_scale, k_scale, v_scale) + options(softmax_scale, D, out_dtype, out_scale, mode)

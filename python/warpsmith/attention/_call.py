@@ -118,7 +118,7 @@ def plan_for(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, c
         plans, recent = _local.plans, _local.recent
     except AttributeError:
         plans, recent = _local.plans, _local.recent = {}, {}
-    key = (tuple((x.shape, x.stride(), x.dtype) for x in tensors), q.device, causal, softmax_scale, out_dtype, out_scale, return_lse, choice, packed)
+    key = (tuple(x is not None and (x.shape, x.stride(), x.dtype) for x in tensors), q.device, causal, softmax_scale, out_dtype, out_scale, return_lse, choice, packed)
     plan = plans.get(key)
     if plan is None:
         plan = _plan.DensePlan(q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice, packed)

@@ -41,9 +41,9 @@ def unmasked(q, k, v, is_causal=False, scale=None):
     if is_causal and Sq < Sk:
         k, v = k[:, :, :Sq], v[:, :, :Sq]   # aligned top-left, no query sees the keys behind
     if not (is_causal and Sq > Sk) and _call.packed_fits(q.shape, k.shape[1], k.shape[2], is_causal, q.device):
-        made = _pack.pack_all(q, k, v)
-        if made is not None:
-            return _packed.sdpa_fp8_packed(made[0], made[2], made[1], causal=is_causal, softmax_scale=scale, out_dtype=q.dtype)
+        kv = _pack.pack_for_one(k, v)
+        if kv is not None:
+            return _packed.sdpa_fp8_packed(q, kv, causal=is_causal, softmax_scale=scale, out_dtype=q.dtype)
     (q8, qs), (k8, ks), (v8, vs) = _pack.quantise([(q, None), (k, None), (v, None)], "head")
     call = lambda x, causal: _call.sdpa_fp8(x, k8, v8, qs, ks, vs, causal=causal, softmax_scale=scale, out_dtype=q.dtype)
     if is_causal and Sq > Sk:

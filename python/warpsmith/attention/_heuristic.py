@@ -10,7 +10,7 @@ SMS = 132
 @dataclass(frozen=True)
 class Shape:
     """A problem as the heuristic sees it. `plain` says that scales are per head or tensor, `packed` that V comes transposed in whole tiles, `lse` that
-    the log-sum-exp is wanted."""
+    the log-sum-exp is wanted, `wide` that queries are of the output's 16 bits: with packed values only, and without log-sum-exps."""
     B: int
     Hq: int
     Hkv: int
@@ -21,6 +21,7 @@ class Shape:
     plain: bool = True
     packed: bool = False
     lse: bool = False
+    wide: bool = False
 
     @property
     def group(self):
@@ -163,15 +164,15 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
 FORWARD = {64: dict(wgs=3, poly=0, keep=0), 128: dict(wgs=3, poly=0, keep=0), 256: dict(wgs=2, poly=0, keep=0)}
 
 
-def forward_shared(D, wgs, plain=True, packed=False, causal=False, stages=None):
+def forward_shared(D, wgs, plain=True, packed=False, causal=False, stages=None, wide=False):
     """Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles."""
-    q, k, vt = stages or forward_stages(D, packed, causal)
+    q, k, vt = stages or forward_stages(D, packed, causal or wide)
     bars = 512 if max(k, vt) > 4 else 256
     return q * 64 * wgs * D + (k + vt + (0 if packed else 2)) * 128 * D + bars + (0 if plain and not packed else 64)
 
 
 def forward_stages(D, packed, causal):
-    """Slots of Q, K and V^T, as forward.cu has them unless it is told otherwise."""
+    """Slots of Q, K and V^T, as forward.cu has them unless it is told otherwise. Queries of 16 bits have those behind the mask."""
     return (2, 4, 4) if D != 256 else (1, 2, 2) if not packed else (1, 4, 2) if causal else (2, 3, 2)
 
 
@@ -206,12 +207,14 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
         defines["WS_PACKED"] = 1
     elif not plain:
         defines["WS_BLOCKS"] = 1
+    if s.wide:
+        defines["WS_WIDEQ"] = 1
     if stages:
         defines.update(zip(("WS_QSTAGES", "WS_KSTAGES", "WS_VSTAGES"), stages))
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
-    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, s.packed, s.causal, stages),
+    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, s.packed, s.causal, stages, s.wide),
                   row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, l2_bytes), boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
@@ -257,6 +260,8 @@ def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
     defines = dict(WS_D=64, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     if s.packed:
         defines["WS_PACKED"] = 1
+    if s.wide:
+        defines["WS_WIDEQ"] = 1
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
@@ -271,11 +276,12 @@ def forward_e4m3_shared(wgs, plain=True, packed=False):
 
 
 FORWARD_E4M3 = {2: (1710, 2400), 3: (2300, 3200)}   # consumers, and cycles of a tile of keys, and of a row tile's start and end
+FORWARD_E4M3_BY_TWO = {2: (1580, 2400), 3: (2230, 3200)}   # without a mask and scales by block they take two tiles of keys at a time
 
 
 def forward_e4m3_cycles(s, wgs, sms=SMS):
     """How long the busiest SM works."""
-    of_keys, of_rows = FORWARD_E4M3[wgs]
+    of_keys, of_rows = (FORWARD_E4M3 if s.causal or s.packed or not s.plain else FORWARD_E4M3_BY_TWO)[wgs]
     tiles, row_tiles = busiest(s, wgs, sms)
     return of_keys * tiles + of_rows * row_tiles
 
@@ -293,6 +299,8 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
         defines["WS_PACKED"] = 1
     elif not s.plain:
         defines["WS_BLOCKS"] = 1
+    if s.wide:
+        defines["WS_WIDEQ"] = 1
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)

@@ -175,13 +175,12 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
     return PackedKV(k8, v8, ks, vs, km, vm, v_t)
 
 
-def pack_all(q, k, v):
-    """Queries, keys and values in one launch, scales for each block of 128 tokens, for kernels that read v by v_t alone: v's row-major codes are not
-    made, and k's stand in their place. -> (q's codes, q's scale, PackedKV). None where the launch does not take them."""
-    if not all(map(_packable, (q, k, v))) or not q.dtype == k.dtype == v.dtype or not q.device == k.device == v.device:
+def pack_for_one(k, v):
+    """pack_kv for kernels that read v by v_t alone: its row-major codes are not made, and k's stand in their place. None where the launch does not take them."""
+    if not all(map(_packable, (k, v))) or k.dtype != v.dtype or k.device != v.device:
         return None
-    q, k, v = _fused.pack([_fused.Part(q), _fused.Part(k, centred=True), _fused.Part(v, centred=True, codes=False, transposed=True)])
-    return q.codes, q.scale, PackedKV(k.codes, k.codes, k.scale, v.scale, k.mean, v.mean, v.transposed)
+    k, v = _fused.pack([_fused.Part(k, centred=True), _fused.Part(v, centred=True, codes=False, transposed=True)])
+    return PackedKV(k.codes, k.codes, k.scale, v.scale, k.mean, v.mean, v.transposed)
 
 
 def _wide(tensors, scales, names):

@@ -5,15 +5,19 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _call, _plan, _values
+from . import _arguments, _call, _fused, _pack, _plan, _values
 from ._arguments import E4M3
 from ._pack import PackedKV
 
 _local = threading.local()
 
 
-def sdpa_fp8_packed(q, kv, q_scale, *, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False, mode="default"):
-    """sdpa_fp8 with keys and values from pack_kv; the same keywords. q (B, Hq, Sq, D) is float8_e4m3fn.
+_WIDE = torch.bfloat16, torch.float16
+
+
+def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False, mode="default"):
+    """sdpa_fp8 with keys and values from pack_kv; the same keywords. q (B, Hq, Sq, D) is float8_e4m3fn; or bfloat16 or float16, without
+    a q_scale: then the kernel makes e4m3 of it, each row with a scale of its own, at the cost of a launch less.
 
     The result is that of the unsmoothed, uncentred keys and values, the log-sum-exp too. Where queries and keys are many, the kernel reads V^T, adds the
     mean itself, and is faster than for row-major values with scales by block.
@@ -24,7 +28,15 @@ def sdpa_fp8_packed(q, kv, q_scale, *, causal=False, softmax_scale=None, out_dty
         return result
     if not isinstance(kv, PackedKV):
         raise TypeError(f"kv must be a PackedKV, as pack_kv makes it, not {type(kv).__name__}")
-    q, q_scale = _arguments.as_tensor("q", q, E4M3), _arguments.as_tensor("q_scale", q_scale, torch.float32)
+    q = _arguments.as_tensor("q", q, E4M3)
+    if q_scale is None:
+        if q.dtype not in _WIDE:
+            raise TypeError(f"q must be bfloat16 or float16 where there is no q_scale, not {q.dtype}")
+        q = _pack.check_wide("q", q)
+        if not _takes_wide(q, kv, causal, out_dtype, return_lse):
+            q, q_scale = _pack.quantize_fp8(_arguments.without_gradient("q", q), "block")
+    else:
+        q_scale = _arguments.as_tensor("q_scale", q_scale, torch.float32)
     _arguments.options(softmax_scale, 64, out_dtype, out_scale, mode)
     causal, return_lse = _arguments.flag("causal", causal), _arguments.flag("return_lse", return_lse)
     v_t = getattr(kv, "v_t", None)
@@ -54,14 +66,23 @@ def sdpa_fp8_packed(q, kv, q_scale, *, causal=False, softmax_scale=None, out_dty
     return (out, lse) if return_lse else out
 
 
+def _takes_wide(q, kv, causal, out_dtype, return_lse):
+    """Whether a kernel takes queries of 16 bits as they are: packed values that fit, an output of the same kind and no log-sum-exp."""
+    v_t = getattr(kv, "v_t", None)
+    if is_compiling() or not _fused.real(q) or return_lse or out_dtype != q.dtype or not isinstance(v_t, torch.Tensor) or not isinstance(kv.k, torch.Tensor) or kv.k.dim() != 4:
+        return False
+    return q.stride(3) == 1 and not _arguments.is_fake((kv.k, v_t)) and _call.packed_fits(q.shape, kv.k.shape[1], kv.k.shape[2], causal, q.device)
+
+
 def _again(q, kv, q_scale, options):
     """The result of a call like an earlier one of this thread, or None."""
     if is_compiling() or options[4] or _values.looked_at:   # torch has a part in the log-sum-exp
         return None
     try:
-        check, plan = _local.seen[options]
+        check, plan = _local.seen[options, q_scale is None]
         tensors = (q, kv.k, kv.v_t, q_scale, kv.k_scale, kv.v_scale) + (() if kv.v_mean is None else (kv.v_mean,))
-        if not check(*tensors) or _call.current_device() != plan.index or torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        there = tensors if q_scale is not None else tuple(x for x in tensors if x is not None)
+        if not check(*there) or _call.current_device() != plan.index or torch.is_grad_enabled() and any(x.requires_grad for x in there):
             return None
         return plan(*tensors)
     except (AttributeError, KeyError, TypeError):
@@ -69,13 +90,15 @@ def _again(q, kv, q_scale, options):
 
 
 def _remember(options, tensors, plan):
-    """One layout for each set of options."""
-    check = _call.guard(tensors) if not any(isinstance(x, torch.Tensor) for x in options) else None
+    """One layout for each set of options, with and without a scale of queries."""
+    there = [x for x in tensors if x is not None]
+    check = _call.guard(there) if not any(isinstance(x, torch.Tensor) for x in options) else None
     if check is not None:
+        key = options, len(there) < len(tensors)
         try:
-            _local.seen[options] = check, plan
+            _local.seen[key] = check, plan
         except AttributeError:
-            _local.seen = {options: (check, plan)}
+            _local.seen = {key: (check, plan)}
 
 
 def _transposed(v_t, k):

@@ -53,12 +53,13 @@ def ada(c, D):
 
 def is_loadable(x, dims=3):
     """Whether the kernels can read x in pieces of 16 bytes, by bulk copies too (which take no stride of zero)."""
-    return x.data_ptr() % 16 == 0 and not any(s % 16 or not s for s, n in zip(x.stride()[:dims], x.shape) if n > 1)
+    size = x.element_size()
+    return x.data_ptr() % 16 == 0 and not any(s * size % 16 or not s for s, n in zip(x.stride()[:dims], x.shape) if n > 1)
 
 
 def loadable(x):
     """x itself if the kernels can read it, else a contiguous copy."""
-    return x if is_loadable(x, x.dim() - 1) else x.view(torch.uint8).clone(memory_format=torch.contiguous_format).view(x.dtype)
+    return x if is_loadable(x, x.dim() - 1) else x.view(torch.uint8 if x.element_size() == 1 else x.dtype).clone(memory_format=torch.contiguous_format).view(x.dtype)
 
 
 def fill_common(p, q, k, v, scales, group, softmax_scale, out_dtype, out_scale):
@@ -75,13 +76,15 @@ def fill_common(p, q, k, v, scales, group, softmax_scale, out_dtype, out_scale):
 
 
 class DensePlan:
-    """sdpa_fp8 for one set of shapes, strides and options. `choice` replaces the heuristic's, for measurements. Packed: v is V^T as pack_kv makes it."""
+    """sdpa_fp8 for one set of shapes, strides and options. `choice` replaces the heuristic's, for measurements. Packed: v is V^T as pack_kv makes
+    it, and q may be of 16 bits, without a scale."""
 
     def __init__(self, q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None, packed=False):
         B, Hq, Sq, D = q.shape
         Hkv, Sk = k.shape[1], k.shape[2]
         processors = sms(q.device)
-        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)), packed=packed, lse=bool(return_lse))
+        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)), packed=packed, lse=bool(return_lse),
+                                 wide=q.dtype != _arguments.E4M3)
         c = choice(shape) if choice else _heuristic.choose(shape, processors) if processors else portable(shape, q.device)
         self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
         self.index, self.device = q.device.index, q.device
@@ -97,7 +100,8 @@ class DensePlan:
         self.maps = None
         if c.boxes:
             self.raw, self.maps = aligned_tensor_maps(3)
-            self.map_shapes = [_map_shape(x, rows) for x, rows in zip((q, k, v), (c.boxes[0], c.boxes[1], D if packed else c.boxes[1]))]
+            self.mapped = 1 if shape.wide else 0   # queries of 16 bits are not loaded by boxes: the map of keys takes their place
+            self.map_shapes = [_map_shape(x, rows) for x, rows in zip((k if shape.wide else q, k, v), (c.boxes[self.mapped], c.boxes[1], D if packed else c.boxes[1]))]
             self.encoded = [None] * 3
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p] + (self.maps or []))
 
@@ -116,11 +120,11 @@ class DensePlan:
             partial = self.partial = torch.empty(c.partial_floats, dtype=torch.float32, device=self.device)
             if c.units:
                 arrived = _memory.counters(c.units, self.device, stream)
-        pack_addresses(self.params, 0, a, b, d, qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
+        pack_addresses(self.params, 0, a, b, d, 0 if qs is None else qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
                         0 if partial is None else partial.data_ptr(), 0 if arrived is None else arrived.data_ptr())
         self.params.v_mean = mean
         if self.maps:
-            for i, at in enumerate((a, b, d)):
+            for i, at in enumerate((b if self.mapped else a, b, d)):
                 if self.encoded[i] != at:
                     _driver.encode_tensor_map(ctypes.byref(self.maps[i]), at, *self.map_shapes[i])
                     self.encoded[i] = at
