@@ -558,7 +558,7 @@ def check_compile():
 def check_errors():
     """Wrong arguments raise, and the context lives."""
     t = inputs()
-    for i, x in ((0, t[0].to(torch.bfloat16)), (1, t[1][:, :3]), (3, t[3].cpu()), (2, None), (5, t[5].double())):
+    for i, x in ((0, t[0].to(torch.bfloat16)), (1, t[1][:, :3]), (3, t[3].cpu()), (2, None), (3, None), (5, t[5].double())):
         bad = list(t)
         bad[i] = x
         try:

@@ -73,7 +73,7 @@ class Ways(unittest.TestCase):
     def test_queries_of_16_bits_are_quantised_where_no_kernel_takes_them(self):
         kv = w.pack_kv(*(torch.randn(1, 2, 200, 64) for _ in range(2)))
         q = torch.randn(1, 2, 300, 64, dtype=torch.bfloat16)
-        with mock.patch.object(_packed, "_added_after", return_value=(q, None)) as attend:
+        with mock.patch.object(_packed, "_added_after", return_value=(q, None)) as attend, mock.patch.object(_packed._arguments, "dense"):   # which wants a device
             w.sdpa_fp8_packed(q, kv, causal=True)
         want, scale = w.quantize_fp8(q, "block")
         got, _, got_scale, causal = attend.call_args[0][:4]
@@ -91,10 +91,37 @@ class Ways(unittest.TestCase):
                 w.sdpa_fp8_packed(q, kv)
         with self.assertRaises(TypeError):   # nor with one
             w.sdpa_fp8_packed(torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16), kv, torch.ones(()))
-        with self.assertRaisesRegex(ValueError, "gradient"):
-            w.sdpa_fp8_packed(torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16, requires_grad=True), kv)
+        with FakeTensorMode():
+            k, one = torch.empty(1, 1, 8, 64, dtype=E4, device="cuda"), torch.empty((), device="cuda")
+            with self.assertRaisesRegex(ValueError, "gradient"):
+                w.sdpa_fp8_packed(torch.empty(1, 1, 8, 64, dtype=torch.bfloat16, device="cuda", requires_grad=True), w.PackedKV(k, k, one, one))
         with self.assertRaisesRegex(ValueError, "B, H, S, D"):
             w.sdpa_fp8_packed(torch.zeros(1, 8, 64, dtype=torch.bfloat16), kv)
+
+    def test_nothing_is_launched_for_wrong_arguments_beside_queries_of_16_bits(self):
+        """Quantising is a launch."""
+        with FakeTensorMode():
+            e = lambda *s: torch.empty(*s, dtype=E4, device="cuda")
+            q, k, s = torch.empty(2, 4, 300, 64, dtype=torch.bfloat16, device="cuda"), e(2, 2, 700, 64), torch.empty((), device="cuda")
+            kv = w.PackedKV(k, k, s, s)
+            with mock.patch.object(_packed._pack, "quantize_fp8") as quantise:
+                for named, error in ((dict(softmax_scale=-1.0), ValueError), (dict(out_dtype=torch.float32), TypeError), (dict(causal="yes"), TypeError), (dict(mode="slow"), ValueError)):
+                    with self.subTest(named), self.assertRaises(error):
+                        w.sdpa_fp8_packed(q, kv, **named)
+                for what, wrong, error in (("heads", kv._replace(k=e(2, 3, 700, 64), v=e(2, 3, 700, 64)), ValueError), ("no scale", kv._replace(k_scale=None), TypeError),
+                                           ("keys that are no codes", kv._replace(k=k.float()), TypeError)):
+                    with self.subTest(what), self.assertRaises(error):
+                        w.sdpa_fp8_packed(q, wrong)
+                quantise.assert_not_called()
+
+    def test_a_scale_is_missed_where_queries_are_codes(self):
+        """A kernel that was given none would read address 0."""
+        with FakeTensorMode():
+            e = lambda *s: torch.empty(*s, dtype=E4, device="cuda")
+            q, k, s = e(2, 4, 300, 64), e(2, 2, 700, 64), torch.empty((), device="cuda")
+            for wrong in ((q, k, k, None, s, s), (q.to(torch.bfloat16), k, k, None, s, s), (q.to(torch.bfloat16), k, k, s, s, s), (None, k, k, None, s, s)):
+                with self.assertRaises(TypeError):
+                    w.sdpa_fp8(*wrong)
 
     def test_the_op_takes_transposed_values(self):
         with FakeTensorMode():

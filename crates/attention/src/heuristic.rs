@@ -344,6 +344,12 @@ fn row_tiles(s: &Shape, groups: u32) -> u32 {
     s.seqlen_q.div_ceil(64 * groups) * s.heads_kv * s.group * s.batch
 }
 
+/// What the kernels for many queries are told of their tensors. `plain`: scales of whole heads; where V is packed its own layout says so already.
+fn layouts(s: &Shape, plain: bool) -> impl Iterator<Item = (&'static str, u32)> {
+    let values = if s.packed { Some("WS_PACKED") } else { (!plain).then_some("WS_BLOCKS") };
+    [values, s.wide.then_some("WS_WIDEQ")].into_iter().flatten().map(|name| (name, 1))
+}
+
 /// How many heads share the L2 at a time: roughly, under 8k keys; few sections, as each leaves the SMs uneven at its end.
 fn section(s: &Shape) -> u32 {
     if s.mask == Mask::Full {
@@ -389,14 +395,7 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     if s.mask == Mask::Full && s.seqlen_k <= 2048 {
         defines.push(("WS_LOOKS", 2));
     }
-    if s.packed {
-        defines.push(("WS_PACKED", 1));
-    } else if !plain {
-        defines.push(("WS_BLOCKS", 1));
-    }
-    if s.wide {
-        defines.push(("WS_WIDEQ", 1));
-    }
+    defines.extend(layouts(s, plain));
     let ctas = tiles_of(groups).min(sms);
     let mut choice =
         Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s, groups, plain));
@@ -451,12 +450,7 @@ fn takes_forward_f16(s: &Shape) -> bool {
 fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
     let groups = if forward_f16_cycles(s, 2, sms) <= forward_f16_cycles(s, 4, sms) { 2 } else { 4 };
     let mut defines = vec![("WS_D", 64), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
-    if s.packed {
-        defines.push(("WS_PACKED", 1));
-    }
-    if s.wide {
-        defines.push(("WS_WIDEQ", 1));
-    }
+    defines.extend(layouts(s, true));
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice =
         Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups, s.packed));
@@ -496,14 +490,7 @@ fn takes_forward_e4m3(s: &Shape) -> bool {
 fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
     let groups = if forward_e4m3_cycles(s, 2, sms) <= forward_e4m3_cycles(s, 3, sms) { 2 } else { 3 };
     let mut defines = vec![("WS_D", 128), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
-    if s.packed {
-        defines.push(("WS_PACKED", 1));
-    } else if !s.plain {
-        defines.push(("WS_BLOCKS", 1));
-    }
-    if s.wide {
-        defines.push(("WS_WIDEQ", 1));
-    }
+    defines.extend(layouts(s, s.plain));
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice =
         Choice::new("forward_e4m3", defines, [ctas, 1, 1], (groups + 1) * 128, forward_e4m3_shared(s, groups));

@@ -203,12 +203,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const u32 q_at = base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch;
             const float c = later_block(w, group) ? x.c_later : x.c;
             float step0, step1;
-            if (kWideQ) {
-                quantise_rows_for_pairs(p, x.head, group_row + 16 * warp, q_at, lane, c, step0, step1);
-            } else {
-                const float step = scale_rows(q_at, lane, c);
-                step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4)), step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
-            }
+            prepare_rows(p, x, group_row + 16 * warp, q_at, lane, c, step0, step1);
             u32 c0 = factor_pair(step0), c1 = factor_pair(step1), b0 = twice(kUnseen), b1 = b0;
             fence_async_shared();
             named_barrier_sync(8 + group, 128);

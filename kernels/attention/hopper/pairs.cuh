@@ -111,6 +111,9 @@ WS_DEV bool none_too_large(u32 top0, u32 top1, u32 c0, u32 c1, u32 b0, u32 b1, u
     return ((t - least) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
 }
 
+// Times the square of |q|: that of |q| 448 sqrt(D) / 65504, with 2% to spare for the norm's rounding.
+constexpr float kScoresInF16 = 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0f);
+
 // Multiplies each row of Q by a power of two, 2^-k, for which no score leaves f16: the warp's own 16 rows, in place, two lanes to a row. Returns the row's factor c / kOctaves
 // of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
 WS_DEV float scale_rows(u32 q, u32 lane, float c) {
@@ -133,8 +136,7 @@ WS_DEV float scale_rows(u32 q, u32 lane, float c) {
     f32_of_f16x2(norm, low, high);
     float norm2 = (low + high) * 256.0f;
     norm2 += __shfl_xor_sync(0xFFFFFFFFu, norm2, 1);
-    // 4^k is to be at least the square of |q| 448 sqrt(D) / 65504, with 2% to spare for the norm's rounding. A row that holds a NaN has the largest k.
-    const float need = norm2 * (1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0f));
+    const float need = norm2 * kScoresInF16;   // 4^k is to be at least that. A row that holds a NaN has the largest k
     const i32 octaves = static_cast<i32>(__float_as_uint(need) >> 23) - 127 + 1;   // need < 2^octaves
     const i32 k = max(-8, min(9, (octaves + 1) >> 1));
     const float step = c * __uint_as_float((127 + k) << 23) * (1.0f / kOctaves);
@@ -149,11 +151,17 @@ WS_DEV float scale_rows(u32 q, u32 lane, float c) {
     return step;
 }
 
-// The factors c / kOctaves of a thread's two rows, whose queries, of 16 bits, become codes beside them: as scale_rows has it, no score leaves f16.
-WS_DEV void quantise_rows_for_pairs(const Params& p, i32 head, i32 first_row, u32 to, u32 lane, float c, float& step0, float& step1) {
-    quantise_rows(p, head, first_row, to, lane, 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0f), step0, step1);
-    step0 *= c * (1.0f / kOctaves);
-    step1 *= c * (1.0f / kOctaves);
+// The warp's own 16 rows of Q, at q, made so that no score leaves f16: of codes in place, or of queries of 16 bits. The factors c / kOctaves of a thread's two rows.
+WS_DEV void prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, u32 lane, float c, float& step0, float& step1) {
+    if (kWideQ) {
+        quantise_rows(p, x.head, first_row, q, lane, kScoresInF16, step0, step1);
+        step0 *= c * (1.0f / kOctaves);
+        step1 *= c * (1.0f / kOctaves);
+    } else {
+        const float step = scale_rows(q, lane, c);
+        step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4));
+        step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
+    }
 }
 
 // The negative factor as a pair: never 0, as 0 times a hidden key's score is no number; and no number where it is none itself, or infinite.

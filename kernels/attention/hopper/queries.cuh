@@ -2,6 +2,7 @@
 //
 // Knows nothing of scores and weights. Wants D and kPitch. Queries are of the output's kind. A row that holds what is no number, or whose norm is beyond 1e19, gets a unit that is none.
 #pragma once
+#include "half.cuh"
 #include "params.cuh"
 #include "wgmma.cuh"
 
@@ -53,7 +54,7 @@ WS_DEV void quantise_rows(const Params& p, i32 head, i32 first_row, u32 to, u32 
 #pragma unroll
         for (u32 n = 1; n < kLanes; n *= 2) norm2 += __shfl_xor_sync(0xFFFFFFFFu, norm2, n);
         const i32 octaves = static_cast<i32>(__float_as_uint(norm2 * need) >> 23) - 127 + 1;   // of the product, which is less than 2^octaves
-        const i32 k = (octaves + 1) >> 1;                                                       // -62 to 65
+        const i32 k = (octaves + 1) >> 1;                                                       // -63 to 65
         const float by = __uint_as_float((127 - k) << 23);
         u32 codes[4];
 #pragma unroll

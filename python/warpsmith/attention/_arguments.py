@@ -37,10 +37,10 @@ def is_fake(tensors):
 
 
 def codes(name, x, dims, device=None, dtype=E4M3):
-    """x as e4m3 codes of so many dimensions with a contiguous last one, on `device` if given."""
+    """x as e4m3 codes (or of another dtype) of so many dimensions with a contiguous last one, on `device` if given."""
     x = as_tensor(name, x, dtype)
     if x.dtype != dtype:
-        raise TypeError(f"{name} must be float8_e4m3fn, not {x.dtype}")
+        raise TypeError(f"{name} must be {str(dtype).removeprefix('torch.')}, not {x.dtype}")
     if x.dim() != len(dims):
         raise ValueError(f"{name} must be ({', '.join(dims)}), not {tuple(x.shape)}")
     if not x.is_cuda or (device is not None and x.device != device):
@@ -173,9 +173,9 @@ def _positive(name, x):
     return value
 
 
-def dense(q, k, v, q_scale, k_scale, v_scale, softmax_scale, out_dtype, out_scale, mode):
-    """All of sdpa_fp8's arguments: the six tensors, then softmax_scale and out_scale. q may be of 16 bits where q_scale is None."""
-    q = codes("q", q, ("B", "Hq", "Sq", "D"), dtype=E4M3 if q_scale is not None else q.dtype)
+def dense(q, k, v, q_scale, k_scale, v_scale, softmax_scale, out_dtype, out_scale, mode, wide=None):
+    """All of sdpa_fp8's arguments: the six tensors, then softmax_scale and out_scale. wide: q is of this dtype, of 16 bits, and has no scale."""
+    q = codes("q", q, ("B", "Hq", "Sq", "D"), dtype=wide or E4M3)
     k, v = codes("k", k, ("B", "Hkv", "Sk", "D"), q.device), codes("v", v, ("B", "Hkv", "Sk", "D"), q.device)
     B, Hq, Sq, D = q.shape
     head_dim(D)
@@ -185,7 +185,7 @@ def dense(q, k, v, q_scale, k_scale, v_scale, softmax_scale, out_dtype, out_scal
         raise ValueError(f"k {tuple(k.shape)} does not fit q {tuple(q.shape)}: batch and head dimension must agree")
     Hkv, Sk = k.shape[1], k.shape[2]
     heads(Hq, Hkv)
-    if q_scale is not None:
+    if not wide:
         q_scale = scale("q_scale", q_scale, q.device, scale_shapes(B, Hq, Sq))
     k_scale = scale("k_scale", k_scale, q.device, scale_shapes(B, Hkv, Sk))
     v_scale = scale("v_scale", v_scale, q.device, scale_shapes(B, Hkv, Sk))

@@ -203,12 +203,7 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
     # Of few keys the largest weighs much, and is exact where it is the reference: one more tile's maxima are looked at.
     if (not s.causal and s.Sk <= 2048) if looks is None else looks > 1:
         defines["WS_LOOKS"] = looks or 2
-    if s.packed:
-        defines["WS_PACKED"] = 1
-    elif not plain:
-        defines["WS_BLOCKS"] = 1
-    if s.wide:
-        defines["WS_WIDEQ"] = 1
+    defines.update(_layouts(s, plain))
     if stages:
         defines.update(zip(("WS_QSTAGES", "WS_KSTAGES", "WS_VSTAGES"), stages))
     if trace:
@@ -216,6 +211,12 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
     ctas = min(tiles, sms) if persistent else tiles
     return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, s.packed, s.causal, stages, s.wide),
                   row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, l2_bytes), boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
+
+
+def _layouts(s, plain):
+    """What the kernels for many queries are told of their tensors. plain: scales of whole heads, which V's own layout says already where it is packed."""
+    defines = {"WS_PACKED": 1} if s.packed else {} if plain else {"WS_BLOCKS": 1}
+    return {**defines, "WS_WIDEQ": 1} if s.wide else defines
 
 
 def _section(s, l2_bytes=None):
@@ -258,10 +259,7 @@ def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
     """Many queries over many keys at D 64, with scales of a whole head or packed values, and no log-sum-exp."""
     wgs = wgs or min(FORWARD_F16, key=lambda n: (forward_f16_cycles(s, n, sms), n))
     defines = dict(WS_D=64, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
-    if s.packed:
-        defines["WS_PACKED"] = 1
-    if s.wide:
-        defines["WS_WIDEQ"] = 1
+    defines.update(_layouts(s, True))
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
@@ -295,12 +293,7 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
     """Many queries over many keys at D 128, with any scales, packed or not, and no log-sum-exp."""
     wgs = wgs or min(FORWARD_E4M3, key=lambda n: (forward_e4m3_cycles(s, n, sms), n))
     defines = dict(WS_D=128, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
-    if s.packed:
-        defines["WS_PACKED"] = 1
-    elif not s.plain:
-        defines["WS_BLOCKS"] = 1
-    if s.wide:
-        defines["WS_WIDEQ"] = 1
+    defines.update(_layouts(s, s.plain))
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)

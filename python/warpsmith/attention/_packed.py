@@ -29,16 +29,21 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
     if not isinstance(kv, PackedKV):
         raise TypeError(f"kv must be a PackedKV, as pack_kv makes it, not {type(kv).__name__}")
     q = _arguments.as_tensor("q", q, E4M3)
+    _arguments.options(softmax_scale, 64, out_dtype, out_scale, mode)
+    causal, return_lse = _arguments.flag("causal", causal), _arguments.flag("return_lse", return_lse)
+    wide = None
     if q_scale is None:
         if q.dtype not in _WIDE:
             raise TypeError(f"q must be bfloat16 or float16 where there is no q_scale, not {q.dtype}")
-        q = _pack.check_wide("q", q)
+        q, wide = _pack.check_wide("q", q), q.dtype
         if not _takes_wide(q, kv, causal, out_dtype, return_lse):
-            q, q_scale = _pack.quantize_fp8(_arguments.without_gradient("q", q), "block")
+            if is_compiling():
+                _arguments.without_gradient("q", q)
+            else:   # before anything is launched
+                _arguments.dense(q, kv.k, kv.v, None, kv.k_scale, kv.v_scale, softmax_scale, out_dtype, out_scale, mode, wide)
+            (q, q_scale), wide = _pack.quantize_fp8(q, "block"), None
     else:
         q_scale = _arguments.as_tensor("q_scale", q_scale, torch.float32)
-    _arguments.options(softmax_scale, 64, out_dtype, out_scale, mode)
-    causal, return_lse = _arguments.flag("causal", causal), _arguments.flag("return_lse", return_lse)
     v_t = getattr(kv, "v_t", None)
     if v_t is not None and (is_compiling() or _arguments.is_fake((q, kv.k, v_t))):
         none = q.new_empty(0, dtype=torch.float32)
@@ -46,7 +51,7 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
                                                        softmax_scale, out_dtype, out_scale, return_lse, mode, v_t)
         return (out, lse) if return_lse else out
     if v_t is not None and q.dim() == 4 and isinstance(kv.k, torch.Tensor) and kv.k.dim() == 4 and _call.packed_fits(q.shape, kv.k.shape[1], kv.k.shape[2], causal, q.device):
-        *tensors, scale, inverse = _arguments.dense(q, kv.k, kv.v, q_scale, kv.k_scale, kv.v_scale, softmax_scale, out_dtype, out_scale, mode)
+        *tensors, scale, inverse = _arguments.dense(q, kv.k, kv.v, q_scale, kv.k_scale, kv.v_scale, softmax_scale, out_dtype, out_scale, mode, wide)
         tensors[2] = _transposed(v_t, kv.k)
         tensors[:3] = map(_plan.loadable, tensors[:3])
         if kv.v_mean is not None:
