@@ -209,18 +209,28 @@ fn fits(search: &Search, toolkit: Toolkit) -> Result<Toolkit, ToolError> {
     }
 }
 
-fn lock(path: &Path, progress: &mut dyn FnMut(FetchEvent)) -> Result<Option<File>, ToolError> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)
-        .map_err(|e| ToolError::io("cannot write", path, e))?;
+/// A lock that its holder's end gives up at once. Closing the file is not enough for that: a process that another thread is starting has a copy
+/// of it until it becomes the program it shall be.
+struct Held(File);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+fn open_lock(path: &Path) -> Result<File, ToolError> {
+    let opened = File::options().create(true).truncate(false).write(true).open(path);
+    opened.map_err(|e| ToolError::io("cannot write", path, e))
+}
+
+fn lock(path: &Path, progress: &mut dyn FnMut(FetchEvent)) -> Result<Option<Held>, ToolError> {
+    let file = open_lock(path)?;
     let start = Instant::now();
     let mut told = false;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
+            Ok(()) => return Ok(Some(Held(file))),
             Err(TryLockError::WouldBlock) => {
                 if !told {
                     progress(FetchEvent::Waiting);

@@ -39,6 +39,19 @@ fn where_there_are_no_packages_the_message_says_what_remains() {
     assert!(error.to_string().contains("Everything built in works") && error.to_string().contains("--on"));
 }
 
+#[test]
+fn a_lock_ends_with_its_holder_though_a_process_being_started_has_a_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(".lock");
+    let held = lock(&path, &mut |_| {}).unwrap().expect("locks work here");
+    // What a process has between its fork and its exec.
+    let copy = held.0.try_clone().unwrap();
+    assert!(matches!(open_lock(&path).unwrap().try_lock(), Err(TryLockError::WouldBlock)));
+    drop(held);
+    open_lock(&path).unwrap().try_lock().expect("it is free");
+    drop(copy);
+}
+
 #[cfg(unix)]
 mod with_fake_installers {
     use super::*;
@@ -131,7 +144,7 @@ mod with_fake_installers {
         assert!(matches!(events.last(), Some(FetchEvent::Done { .. })));
         let (again, events) = scene.fetch();
         assert_eq!(again.unwrap().id, toolkit.id);
-        assert!(events.is_empty() && scene.asked(0) == 2, "nothing is fetched twice");
+        assert!(events.is_empty() && scene.asked(0) == 2, "nothing is fetched twice: {events:?}");
     }
 
     #[test]

@@ -15,7 +15,24 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// What one process does with the device's file.
 #[derive(Default)]
 pub(super) struct Lock {
-    held: Option<File>,
+    held: Option<Taken>,
+}
+
+/// A lock taken, given up when this is dropped. Closing the file is not enough for that: a process that another thread is starting has a copy
+/// of it until it becomes the program it shall be.
+pub(super) struct Taken {
+    file: File,
+    /// Taken exclusively: the file names this process.
+    alone: bool,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.alone {
+            let _ = self.file.set_len(0);
+        }
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -33,23 +50,20 @@ impl Lock {
         }
         // Another user's file cannot be written; the lock holds all the same.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| write!(file, "{}", std::process::id()));
-        self.held = Some(file);
+        self.held = Some(Taken { file, alone: true });
         Ok(HoldHead { held, holder: None, waited })
     }
 
     pub fn release(&mut self) {
-        if let Some(file) = self.held.take() {
-            let _ = file.set_len(0);
-            let _ = file.unlock();
-        }
+        self.held = None;
     }
 
     /// Takes it together with others who do not time; nothing to do for the one who holds it. Err inside: who has it.
-    pub fn share(&self, path: Option<&Path>, wait: Duration) -> io::Result<Result<Option<File>, Option<u32>>> {
+    pub fn share(&self, path: Option<&Path>, wait: Duration) -> io::Result<Result<Option<Taken>, Option<u32>>> {
         let Some(path) = path.filter(|_| self.held.is_none()) else { return Ok(Ok(None)) };
         let mut file = open(path)?;
         if taken(&file, File::try_lock_shared, Instant::now() + wait)? {
-            Ok(Ok(Some(file)))
+            Ok(Ok(Some(Taken { file, alone: false })))
         } else {
             Ok(Err(holder(&mut file)))
         }
@@ -108,10 +122,13 @@ mod tests {
         let second = a.share(Some(&path), now).expect("it opens").expect("it is shared");
         assert!(first.is_some() && second.is_some());
         assert!(!a.hold(Some(&path), now).expect("it opens").held);
-        drop((first, second));
+        // What a process that is being started has of the files holds nobody up.
+        let copies = [first, second].map(|taken| taken.expect("it is shared").file.try_clone().expect("a copy"));
         assert!(b.hold(Some(&path), now).expect("it opens").held);
+        let copy = b.held.as_ref().expect("it is held").file.try_clone().expect("a copy");
         drop(b);
         assert!(a.hold(Some(&path), now).expect("it opens").held, "the end of the one who had it frees it");
+        drop((copies, copy));
     }
 
     #[test]
