@@ -145,12 +145,13 @@ def rising(r, g, B, Hq, Hkv, Sq, Sk, D):
 
 
 def f16_case(r, g):
-    """The kernels whose scores are FP16 (forward_f16 at D 64, with scales of whole heads; forward_e4m3 at D 128, with any), beside the one that runs where the log-sum-exp is wanted."""
-    D, file, scales, dists = r.choice(((64, "forward_f16", ("tensor", "head"), ("normal", "outliers", "shifted")),
-                                       (128, "forward_e4m3", ("tensor", "head", "block"), ("normal", "outliers", "shifted", "wide"))))
+    """The kernels whose scores are FP16 (forward_f16 at D 64, with scales of whole heads; forward_e4m3 at D 128, with any, and at D 256 where V is transposed before, with scales of whole heads), beside the one that runs where the log-sum-exp is wanted."""
+    whole, wider = ("tensor", "head"), ("normal", "outliers", "shifted", "wide")
+    D, file, groups, scales, dists = r.choice(((64, "forward_f16", (1, 1, 2, 4), whole, ("normal", "outliers", "shifted")), (128, "forward_e4m3", (1, 1, 2, 4, 8), (*whole, "block"), wider),
+                                               (256, "forward_e4m3", (4, 8, 12), whole, wider)))
     kinds = [r.choice(scales) for _ in range(3)]
     while True:
-        Hkv, group, B, causal = r.choice((1, 2, 3)), r.choice((1, 1, 2, 4)), r.choice((1, 2, 3)), r.random() < 0.5
+        Hkv, group, B, causal = r.choice((1, 2, 3)), r.choice(groups), r.choice((1, 2, 3)), r.random() < 0.5
         Sq, Sk = r.choice(((r.randint(1025, 2300),) * 2, (r.randint(65, 1500), r.randint(1025, 3000)), (r.randint(1500, 3000), r.randint(1025, 1500)), (r.randint(700, 1100), r.randint(300, 1024))))
         plain = not any(kind == "block" and S > 128 for kind, S in zip(kinds, (Sq, Sk, Sk)))
         if B * Hkv * group <= 12 and chosen(B, Hkv * group, Hkv, Sq, Sk, D, causal, plain) == file:
@@ -476,9 +477,33 @@ def check_streams():
     assert not wrong, wrong
 
 
+def check_chain():
+    """Kernels that begin before the one before them has ended: quantisation, attention, and the next call's over what that wrote, without a pause, give what they give with one."""
+    for Hq, Hkv, Sq, Sk, D, causal in ((16, 2, 1025, 900, 256, False), (16, 2, 1025, 900, 256, True), (16, 2, 1025, 900, 128, False), (16, 2, 1025, 900, 128, True), (8, 8, 4096, 4096, 256, False),
+                                       (8, 8, 4096, 4096, 128, True), (8, 8, 700, 900, 128, False), (8, 8, 700, 900, 64, True)):
+        def step(q, k, v, pause):
+            t = [w.quantize_fp8(x) for x in (q, k, v)]
+            pause()
+            t = [x for x, _ in t] + [s for _, s in t]
+            out, beside = w.sdpa_fp8(*t, causal=causal), w.sdpa_fp8(*t, causal=causal, return_lse=True)[0]
+            pause()
+            return out + beside / 8
+        q, k, v = (torch.randn(1, H, n, D, device=dev, dtype=torch.bfloat16) for H, n in ((Hq, Sq), (Hkv, Sk), (Hkv, Sk)))
+        results = []
+        for pause in (torch.cuda.synchronize, lambda: None):
+            x, outs = q, []
+            for i in range(20):
+                x = step(x * 1.5, k + i / 16, v, pause)
+                outs.append(x)
+            torch.cuda.synchronize()
+            results.append(outs)
+        bad = [i for i, (x, y) in enumerate(zip(*results)) if not torch.equal(x, y)]
+        assert not bad, (Hq, Sq, D, causal, bad)
+
+
 def check_repeats():
     """LAUNCHES launches of each regime, half on each of two streams at once, by graphs of 50: the same bits every time."""
-    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=300, Sk=600, D=256), dict(Sq=1300, Sk=1500))
+    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=300, Sk=600, D=256), dict(Sq=1300, Sk=1500), dict(Sq=1025, Sk=900, Hq=16, Hkv=2, D=256), dict(Sq=1025, Sk=900, Hq=16, Hkv=2, D=128))
     calls = [(s, lambda causal, t=inputs(**s): w.sdpa_fp8(*t, causal=causal)) for s in shapes]
     for D in (64, 128, 256):   # scales by block, and V^T
         x = [torch.randn(1, 8, n, D, device=dev, dtype=torch.bfloat16) for n in (700, 2100, 2100)]
@@ -514,7 +539,8 @@ def check_repeats():
 def check_zero_scales():
     """A scale of exactly 0, beside masked keys: all keys that a row sees weigh the same, or what is seen is 0. In every regime."""
     shapes = (dict(Sq=100, Sk=90), dict(B=2), dict(Sq=1, Sk=9000, Hq=32), dict(Sq=4, Sk=3000, Hq=32, D=128), dict(Sq=40, Sk=3000, Hkv=2), dict(Sq=700, Sk=900, D=128),
-              dict(B=4, Hq=16, Hkv=16, Sq=1024, Sk=1000), dict(B=2, Hq=16, Hkv=16, Sq=2048, Sk=2048), dict(Sq=300, Sk=600, D=256))
+              dict(B=4, Hq=16, Hkv=16, Sq=1024, Sk=1000), dict(B=2, Hq=16, Hkv=16, Sq=2048, Sk=2048), dict(Sq=300, Sk=600, D=256),
+              dict(Sq=1030, Sk=700, Hq=16, Hkv=2, D=256), dict(Sq=1030, Sk=700, Hq=16, Hkv=2, D=128))
     for kind in ("head", "block"):
         for shape in shapes:
             B, Hq, Hkv, Sq, Sk, D = ({**dict(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64), **shape}[n] for n in ("B", "Hq", "Hkv", "Sq", "Sk", "D"))
@@ -666,7 +692,7 @@ def check_packing():
             print(f"    {'causal' if causal else 'full'}: " + ", ".join(f"{what} {t:.1f} us ({us['torch'] / t:.2f}x)" for what, t in us.items()), flush=True)
 
 
-CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, repeats=check_repeats, compile=check_compile, errors=check_errors, zeros=check_zero_scales, eager=check_eager)
+CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, chain=check_chain, repeats=check_repeats, compile=check_compile, errors=check_errors, zeros=check_zero_scales, eager=check_eager)
 
 
 class _Recorded(Exception):
@@ -678,13 +704,13 @@ def prebuild(cases, count, seed, jobs):
     import prebuild as builder
     wanted, real = {}, w._kernels.kernel
     def record(choice, device, entry=None):
-        if choice.file in ("quantise", "pack"):
+        if choice.file in ("quantise", "pack", "transpose"):   # of several launches of a call, attention is the last
             return real(choice, device, entry)
         if w._kernels._embedded is None or w._kernels._embedded(w._kernels.target(choice), choice.name) is None:   # a wheel carries most
             wanted[choice.file, choice.defines] = None
         raise _Recorded
     if w._kernels._embedded is None:   # each case packs
-        builder.compile_all([("pack", (("WS_D", D), ("WS_KIND", kind))) for D in (64, 128, 256) for kind in range(3)], jobs)
+        builder.compile_all([("pack", (("WS_D", D), ("WS_KIND", kind))) for D in (64, 128, 256) for kind in range(3)] + [("transpose", (("WS_D", D),)) for D in (128, 256)], jobs)
     w._kernels.kernel = record
     try:
         for f in cases:

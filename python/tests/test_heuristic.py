@@ -27,7 +27,13 @@ ROWS = [
     ((1, 8, 8, 512, 512, 64, False, True, False, True), "tiny"),
     ((8, 64, 2, 1, 16384, 64, False, True), "split"),
     ((4, 16, 16, 4096, 4096, 128, True, True, False, True), "forward"),
-    ((1, 8, 8, 16384, 16384, 256, False, True), "forward"),
+    ((1, 8, 8, 16384, 16384, 256, False, True), "forward_e4m3"),
+    ((1, 8, 8, 16384, 16384, 256, False, True, False, True), "forward"),
+    ((1, 8, 8, 16384, 16384, 256, False, False), "forward"),
+    ((4, 8, 8, 1000, 4096, 256, False, True), "forward"),   # V is read too seldom to be transposed before
+    ((4, 8, 8, 4096, 4096, 256, True, True), "forward_e4m3"),
+    ((4, 8, 8, 3968, 4096, 256, True, True), "forward"),
+    ((4, 32, 8, 1024, 4096, 256, True, True), "forward_e4m3"),
     ((1, 32, 8, 1, 131072, 128, False, True), "decode"),
     ((16, 32, 8, 4, 8192, 128, True, False), "decode"),
     ((8, 64, 2, 1, 16384, 128, False, True), "split"),     # 32 packed rows
@@ -49,6 +55,9 @@ class Import(unittest.TestCase):
         self.assertIn("ImportError: warpsmith.attention works on PyTorch's tensors", said.stderr)
 
 
+LAYOUT = lambda c: [d for d in c.defines if d[0] in ("WS_PACKED", "WS_BLOCKS")]
+
+
 class Choice(unittest.TestCase):
     def test_rows(self):
         for shape, file in ROWS:
@@ -61,8 +70,11 @@ class Choice(unittest.TestCase):
                 of = lambda **named: h.choose(h.Shape(4, 16, 16, 4096, 4096, D, causal, lse=True, **named))
                 plain, blocks, packed = of(), of(plain=False), of(packed=True)
                 rest = lambda c, *more: [d for d in c.defines if d[0] not in ("WS_BLOCKS", "WS_PACKED", *more)]
-                self.assertEqual([d for d in blocks.defines if d[0] in ("WS_BLOCKS", "WS_PACKED")], [("WS_BLOCKS", 1)])
-                self.assertEqual([d for d in packed.defines if d[0] in ("WS_BLOCKS", "WS_PACKED")], [("WS_PACKED", 1)])
+                made = plain.transposes   # V^T by a launch before: then all three take it
+                self.assertEqual((made, blocks.transposes, packed.transposes), (D != 64 and not causal, made, False))
+                self.assertEqual(LAYOUT(plain), [("WS_PACKED", 1), ("WS_BLOCKS", 0)] if made else [])
+                self.assertEqual(LAYOUT(blocks), [("WS_PACKED" if made else "WS_BLOCKS", 1)])
+                self.assertEqual(LAYOUT(packed), [("WS_PACKED", 1)])
                 self.assertEqual(rest(blocks), rest(plain))
                 self.assertEqual(rest(packed, "WS_TURNS", "WS_WIDE"), rest(plain, "WS_TURNS", "WS_WIDE"))
                 self.assertEqual((plain.grid, plain.row_tiles, plain.section), (packed.grid, packed.row_tiles, packed.section))
@@ -77,9 +89,9 @@ class Choice(unittest.TestCase):
                 self.assertEqual(wide.shared_bytes, codes.shared_bytes, "at D 256 a slot more of K for one of Q")
                 self.assertLessEqual(wide.shared_bytes, 232448)
 
-    def test_the_log_sum_exp_changes_the_kernel_at_64_and_128_dimensions_alone(self):
-        """At 64, weights that are linear between powers of two give right outputs, and wrong log-sum-exps; at 128, the fastest kernel makes none."""
-        others = {64: "forward_f16", 128: "forward_e4m3"}   # without it, where `forward` runs with it
+    def test_the_log_sum_exp_changes_the_kernel(self):
+        """At 64, weights that are linear between powers of two give right outputs, and wrong log-sum-exps; at 128, and at 256 over V^T that is made before, the fastest kernel makes none."""
+        others = {64: "forward_f16", 128: "forward_e4m3", 256: "forward_e4m3"}   # without it, where `forward` runs with it
         for D in (64, 128, 256):
             for Sq in (1, 40, 300, 2048, 5000):
                 for causal in (False, True):
@@ -87,12 +99,15 @@ class Choice(unittest.TestCase):
                         without, with_lse = (h.choose(h.Shape(2, 16, 8, Sq, 4096, D, causal, plain, packed, lse)) for lse in (False, True))
                         with self.subTest(D=D, Sq=Sq, causal=causal, plain=plain, packed=packed):
                             self.assertNotIn(with_lse.file, others.values())
-                            other = others.get(D) if with_lse.file == "forward" and (plain or D == 128) else None
-                            if other:
-                                self.assertEqual(without.file, other)
-                                self.assertEqual((("WS_PACKED", 1) in without.defines, ("WS_BLOCKS", 1) in without.defines), (packed, not plain))
-                            else:
+                            other = D == 128 or plain and (D == 64 or without.transposes)
+                            if with_lse.file == "forward" and other:
+                                self.assertEqual(without.file, others[D])
+                                made = [("WS_PACKED", 1), ("WS_BLOCKS", 0)][:1 + plain]
+                                self.assertEqual(LAYOUT(without), [("WS_PACKED", 1)] if packed else made if without.transposes else [] if plain else [("WS_BLOCKS", 1)])
+                            elif without.transposes == with_lse.transposes:
                                 self.assertEqual(without, with_lse)
+                            else:
+                                self.assertEqual((D, Sq, causal, plain, without.transposes, without.file), (256, 2048, True, False, True, "forward"))
 
     def test_two_or_four_consumers_at_64_dimensions(self):
         """Whichever leaves the busiest SM less to do, a tile of keys costing two 1,342 and four 2,055 cycles; causal row tiles differ in length and are shared out."""
@@ -129,7 +144,10 @@ class Choice(unittest.TestCase):
                 ((1, 8, 2048, 2048, False, 32), (2, 32, 16)), ((2, 8, 2048, 2048, False, 32), (2, 32, 16)), ((2, 8, 2048, 2048, False, 16), (3, 16, 11))]
         for (B, H, Sq, Sk, causal, sms), want in rows:
             for scales in (dict(), dict(plain=False), dict(packed=True)):
-                c = h.choose_forward_e4m3(h.Shape(B, H, H, Sq, Sk, 128, causal, **scales), sms=sms)
+                s = h.Shape(B, H, H, Sq, Sk, 128, causal, **scales)
+                c = h.choose_forward_e4m3(s, sms=sms)
+                if s.plain and h.transposes(s):   # another rule, below
+                    continue
                 with self.subTest(B=B, H=H, Sq=Sq, Sk=Sk, causal=causal, sms=sms, scales=scales):
                     self.assertEqual((dict(c.defines)["WS_WGS"], c.grid[0], c.row_tiles), want)
                     self.assertEqual(c.block, 128 * (want[0] + 1))
@@ -145,16 +163,40 @@ class Choice(unittest.TestCase):
     def test_memory_and_names_of_the_kernel_with_weights_made_as_codes(self):
         for wgs, plain, packed in ((2, 201024, 168320), (3, 217408, 184704)):
             for causal in (False, True):
-                of = lambda trace=0, **more: h.choose_forward_e4m3(h.Shape(2, 8, 8, 3000, 3000, 128, causal, **more), wgs, trace=trace)
+                of = lambda trace=0, **more: h.choose_forward_e4m3(h.Shape(2, 8, 8, 2900, 2900, 128, causal, **more), wgs, trace=trace)
                 c, name = of(), f"forward_e4m3_d128_wgs{wgs}_causal{int(causal)}"
                 self.assertEqual((c.name, c.shared_bytes, c.boxes, c.partial_floats), (name, plain, (64, 128), 0))
-                self.assertEqual(c.section, h.choose_forward(h.Shape(2, 8, 8, 3000, 3000, 128, causal)).section)
+                self.assertEqual(c.section, h.choose_forward(h.Shape(2, 8, 8, 2900, 2900, 128, causal)).section)
                 self.assertEqual((of(plain=False).name, of(plain=False).shared_bytes), (name + "_blocks1", plain + 64))
                 for more in (dict(packed=True), dict(packed=True, plain=False)):   # which take scales by block at any time
                     self.assertEqual((of(**more).name, of(**more).shared_bytes), (name + "_packed1", packed))
                 self.assertLessEqual(max(plain + 64, packed), 232448)
                 traced = of(trace=1)
                 self.assertEqual((traced.name, traced.partial_floats), (name + "_trace1", traced.grid[0] * wgs * 8))
+
+    def test_values_are_transposed_before_where_many_row_tiles_read_them(self):
+        # B, Hq, Hkv, Sq, Sk, D, causal, plain, lse -> whether
+        rows = [((1, 8, 8, 2048, 300, 256, False), True), ((1, 8, 8, 1920, 300, 256, False), False), ((1, 32, 8, 385, 300, 256, False), True), ((1, 8, 8, 3072, 300, 128, False), True),
+                ((1, 8, 8, 2944, 300, 128, False), False), ((1, 8, 8, 3968, 300, 256, False, False), False), ((1, 8, 8, 4096, 300, 256, False, False), True), ((1, 8, 8, 4096, 8192, 256, True), True),
+                ((1, 8, 8, 3968, 8192, 256, True), False), ((1, 8, 8, 4096, 4096, 128, True), True), ((1, 8, 8, 3968, 4096, 128, True), False), ((1, 8, 8, 16256, 4096, 128, True, False), False),
+                ((1, 8, 8, 8192, 4096, 256, True, True, True), True), ((1, 8, 8, 8064, 4096, 256, True, True, True), False), ((1, 8, 8, 16384, 16384, 64, False), False),
+                ((9000, 8, 8, 4096, 100, 256, False), False), ((64, 8, 8, 8192, 4096, 128, False), True), ((64, 8, 8, 8192, 4097, 128, False), False)]
+        for (B, Hq, Hkv, Sq, Sk, D, causal, *rest), want in rows:
+            plain, lse = (rest[0] if rest else True), (rest[1] if len(rest) > 1 else False)
+            s = h.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain, lse=lse)
+            c, launch = h.choose(s), h.transposition(s)
+            with self.subTest(s=s):
+                self.assertEqual(c.transposes, want)
+                self.assertEqual(4 * c.partial_floats, B * Hkv * D * 128 * h.ceil_div(Sk, 128) if want else 0)
+                self.assertEqual((launch.name, launch.grid, launch.block), (f"transpose_d{D}", (h.ceil_div(Sk, 128), B * Hkv, 1), 2 * D))
+                self.assertFalse(h.choose(h.Shape(B, Hq, Hkv, Sq, Sk, D, causal, packed=True)).transposes)
+
+    def test_consumers_and_memory_over_v_t_that_is_made_before(self):
+        """Two, but causal at 128 three where few of their rows are none."""
+        for (D, Sq, causal), wgs, shared in (((128, 4096, False), 2, 168256), ((128, 16384, True), 3, 184640), ((128, 4096, True), 2, 168256), ((256, 4096, False), 2, 231744), ((256, 16384, True), 2, 231744)):
+            c = h.choose(h.Shape(2, 8, 8, Sq, Sq, D, causal))
+            with self.subTest(D=D, Sq=Sq, causal=causal):
+                self.assertEqual((c.name, c.shared_bytes, c.row_tiles), (f"forward_e4m3_d{D}_wgs{wgs}_causal{int(causal)}_packed1_blocks0", shared, h.ceil_div(Sq, 64 * wgs)))
 
     def test_packed_values_fit_where_the_kernel_that_takes_them_would_be_chosen(self):
         for shape, fits in (((1, 8, 8, 512, 512, 64, False), False), ((1, 32, 8, 1, 131072, 128, False), False), ((8, 64, 2, 1, 16384, 128, False), False),

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, RwLock};
 use warpsmith_attention::raw;
-use warpsmith_attention::{Error, Params, RawStream};
+use warpsmith_attention::{Error, Params, RawStream, Values};
 
 /// Plans that are kept; then all are forgotten.
 const MAX_PLANS: usize = 512;
@@ -90,6 +90,15 @@ struct Own {
     addresses: Vec<(usize, usize)>,
 }
 
+/// The launch before the kernel's that makes V^T, in the scratch.
+struct Transposition {
+    function: raw::Function,
+    grid: [u32; 3],
+    block: u32,
+    /// All but the addresses.
+    values: Values,
+}
+
 struct Entry {
     function: raw::Function,
     /// The context that it was loaded in.
@@ -101,6 +110,7 @@ struct Entry {
     params: Params,
     maps: Option<Maps>,
     own: Option<Own>,
+    transposition: Option<Transposition>,
     /// Expanded from one element: `empty_like` of these makes what a launch writes.
     out: Py<PyAny>,
     lse: Option<Py<PyAny>>,
@@ -220,9 +230,10 @@ impl Launcher {
     }
 
     /// Remembers a plan for tensors and options of this kind. `params` is the struct's bytes; its device's context is current. `own` is the
-    /// bytes of a struct of the kernel's own, and which words of it are addresses of which tensors.
+    /// bytes of a struct of the kernel's own, and which words of it are addresses of which tensors. `transposition`, a function with its grid, block
+    /// and struct's bytes, is launched before, and makes V^T in `partial`: `maps` has that one's shape then.
     /// -> whether it can be called
-    #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device, own=None))]
+    #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device, own=None, transposition=None))]
     fn add(
         &self,
         tensors: Vec<Bound<'_, PyAny>>,
@@ -239,6 +250,7 @@ impl Launcher {
         units: u32,
         device: i32,
         own: Option<(Vec<u8>, Vec<(usize, usize)>)>,
+        transposition: Option<(usize, [u32; 3], u32, Vec<u8>)>,
     ) -> PyResult<bool> {
         let given: Vec<_> = tensors.iter().collect();
         if !(6..=TENSORS).contains(&given.len()) {
@@ -264,6 +276,20 @@ impl Launcher {
         if params.len() != size_of::<Params>() {
             return Err(PyValueError::new_err("params has another size than this build's"));
         }
+        let transposition = transposition.map(|(function, grid, block, bytes)| {
+            if bytes.len() != size_of::<Values>() {
+                return Err(PyValueError::new_err("the transposition's struct has another size than this build's"));
+            }
+            if partial.is_none() {
+                return Err(PyValueError::new_err("the transposition has no scratch"));
+            }
+            // SAFETY: Values is plain numbers of any value, and the sizes were compared.
+            let values = unsafe { bytes.as_ptr().cast::<Values>().read_unaligned() };
+            // SAFETY: as the kernel's below.
+            let function = unsafe { raw::Function::from_handle(function as *mut c_void) };
+            Ok(Transposition { function, grid, block, values })
+        });
+        let transposition = transposition.transpose()?;
         let context = raw::context().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
         // SAFETY: Params is plain numbers of any value, and the sizes were compared.
         let params = unsafe { params.as_ptr().cast::<Params>().read_unaligned() };
@@ -280,6 +306,7 @@ impl Launcher {
             params,
             maps: maps.map(Maps::new),
             own,
+            transposition,
             out,
             lse,
             partial,
@@ -349,10 +376,16 @@ impl Entry {
     fn launch(&self, params: &mut Params, at: &[u64; TENSORS], stream: RawStream) -> Result<(), Error> {
         let mut maps;
         let mut words;
+        if let Some(t) = &self.transposition {
+            let [v, scratch] = [params.addresses[2], params.addresses[8]];
+            let mut values = Values { v, v_t: scratch, ..t.values };
+            t.function.launch(t.grid, t.block, 0, stream, true, &[std::ptr::from_mut(&mut values).cast()])?;
+            params.addresses[2] = scratch;
+        }
         let mut arguments: [*mut c_void; 5] = [std::ptr::from_mut(params).cast(); 5];
         let mut used = 1;
         if let Some(shapes) = &self.maps {
-            maps = shapes.at([at[0], at[1], at[2]])?;
+            maps = shapes.at([params.addresses[0], params.addresses[1], params.addresses[2]])?;
             for map in &mut maps {
                 arguments[used] = std::ptr::from_mut(map).cast();
                 used += 1;

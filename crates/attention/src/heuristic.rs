@@ -80,6 +80,8 @@ pub struct Choice {
     pub units: u32,
     /// Rows of q's, and of k's and v's, boxes, where the kernel takes tensor maps.
     pub boxes: Option<(u32, u32)>,
+    /// The kernel takes V^T, which [`transposition`]'s launch makes before, in the first of its scratch.
+    pub transposes: bool,
 }
 
 impl Choice {
@@ -103,6 +105,7 @@ impl Choice {
             partial_floats: 0,
             units: 0,
             boxes: None,
+            transposes: false,
         }
     }
 }
@@ -328,15 +331,62 @@ fn choose_stream(s: &Shape, sms: u32) -> Choice {
 
 /// Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles.
 fn forward_shared(s: &Shape, groups: u32, plain: bool) -> u32 {
-    let (q, k, transposed) = match (s.head_dim, s.packed) {
+    let v_t = s.packed || transposes(s);
+    let (q, k, transposed) = match (s.head_dim, v_t) {
         (256, true) if s.mask == Mask::Causal || s.wide => (1, 4, 2),
         (256, true) => (2, 3, 2),
         (256, false) => (1, 2, 2),
         _ => (2, 4, 4),
     };
-    let others = k + transposed + if s.packed { 0 } else { 2 };
-    let scales = if plain && !s.packed { 0 } else { 64 };
+    let others = k + transposed + if v_t { 0 } else { 2 };
+    let scales = if plain && !v_t { 0 } else { 64 };
     q * 64 * groups * s.head_dim + others * 128 * s.head_dim + 256 + scales
+}
+
+/// Row tiles of 128 queries that have to read each tile of V for V^T to be made before: of outputs alone with scales of whole heads, of outputs with
+/// scales by block, with log-sum-exps.
+fn transposed_from(s: &Shape) -> u32 {
+    let [outputs, blocks, with_lse] = match (s.head_dim, s.mask) {
+        (128, Mask::Full) => [24, 32, 32],
+        (128, Mask::Causal) => [32, 128, 128],
+        (256, Mask::Full) => [16, 32, 16],
+        (256, Mask::Causal) => [32, 32, 64],
+        _ => [u32::MAX; 3],
+    };
+    match (s.lse, s.plain) {
+        (true, _) => with_lse,
+        (false, false) => blocks,
+        (false, true) => outputs,
+    }
+}
+
+/// Bytes of V^T, scratch that a call may ask for.
+const MOST_TRANSPOSED: u64 = 1 << 28;
+
+/// Whether V^T is made once, before, instead of in shared memory for each row tile: where so many row tiles read each tile of V that the launch costs
+/// less.
+fn transposes(s: &Shape) -> bool {
+    let fits = s.batch * s.heads_kv <= 65_535 && transposed_bytes(s) <= MOST_TRANSPOSED;
+    !s.packed && fits && s.group * s.seqlen_q.div_ceil(128) >= transposed_from(s)
+}
+
+/// The launch of transpose.cu that makes V^T, (batch, heads_kv, head_dim, keys in whole tiles of 128).
+pub fn transposition(s: &Shape) -> Choice {
+    let grid = [s.seqlen_k.div_ceil(128), s.heads_kv * s.batch, 1];
+    Choice::new("transpose", vec![("WS_D", s.head_dim)], grid, 2 * s.head_dim, 0)
+}
+
+/// Of that V^T.
+fn transposed_bytes(s: &Shape) -> u64 {
+    u64::from(s.batch * s.heads_kv) * u64::from(s.head_dim) * 128 * u64::from(s.seqlen_k.div_ceil(128))
+}
+
+/// With room for V^T, where it is made before.
+fn with_scratch(s: &Shape, choice: Choice) -> Choice {
+    match transposes(s) {
+        true => Choice { transposes: true, partial_floats: transposed_bytes(s) / 4, ..choice },
+        false => choice,
+    }
 }
 
 /// Row tiles of so many consumers, of all heads.
@@ -346,8 +396,10 @@ fn row_tiles(s: &Shape, groups: u32) -> u32 {
 
 /// What the kernels for many queries are told of their tensors. `plain`: scales of whole heads; where V is packed its own layout says so already.
 fn layouts(s: &Shape, plain: bool) -> impl Iterator<Item = (&'static str, u32)> {
-    let values = if s.packed { Some("WS_PACKED") } else { (!plain).then_some("WS_BLOCKS") };
-    [values, s.wide.then_some("WS_WIDEQ")].into_iter().flatten().map(|name| (name, 1))
+    let made = transposes(s);
+    let values = if s.packed || made { Some(("WS_PACKED", 1)) } else { (!plain).then_some(("WS_BLOCKS", 1)) };
+    let same = (made && plain).then_some(("WS_BLOCKS", 0));
+    [values, same, s.wide.then_some(("WS_WIDEQ", 1))].into_iter().flatten()
 }
 
 /// How many heads share the L2 at a time: roughly, under 8k keys; few sections, as each leaves the SMs uneven at its end.
@@ -380,12 +432,13 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let serial = groups == 4; // their registers do not hold all scores of a tile
     let mut defines =
         vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
-    // Consumers in turns: 2 to 8% faster causal and at D 256 (where V comes packed causal only), 1 to 2% slower elsewhere.
-    if s.mask == Mask::Causal && !serial || s.head_dim == 256 && !s.packed {
+    let v_t = s.packed || transposes(s);
+    // Consumers in turns: 2 to 8% faster causal and at D 256 (where V^T comes causal only), 1 to 2% slower elsewhere.
+    if s.mask == Mask::Causal && !serial || s.head_dim == 256 && !v_t {
         defines.push(("WS_TURNS", 1));
     }
-    // Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. Packed V leaves room for twice.
-    if s.head_dim == 256 || s.head_dim == 128 && s.mask == Mask::Full && !(s.packed && s.seqlen_k > 2048) {
+    // Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. V^T leaves room for twice.
+    if s.head_dim == 256 || s.head_dim == 128 && s.mask == Mask::Full && !(v_t && s.seqlen_k > 2048) {
         defines.push(("WS_WIDE", 1));
     }
     if serial {
@@ -402,7 +455,7 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = section(s);
     choice.boxes = Some((64, 128));
-    choice
+    with_scratch(s, choice)
 }
 
 /// Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16 (packed: with ones behind), barriers, scales, what
@@ -463,9 +516,11 @@ fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
 /// Mirrors the shared-memory map of forward_e4m3.cu: slots of Q, of K, of V and of V^T (with ones behind), barriers, scales of tiles, and
 /// what consumers are told of row tiles.
 fn forward_e4m3_shared(s: &Shape, groups: u32) -> u32 {
-    let tiles = (4 + if s.packed { 0 } else { 2 }) * 128 * 128 + 4 * (128 * 128 + 1024);
+    let (k, vt) = if s.head_dim == 256 { (3, 2) } else { (4, 4) };
+    let tile = 128 * s.head_dim;
+    let tiles = (k + if s.packed || transposes(s) { 0 } else { 2 }) * tile + vt * (tile + 1024);
     let scales = if s.plain && !s.packed { 0 } else { 64 };
-    2 * 64 * groups * 128 + tiles + 256 + scales + 2 * 32
+    2 * 64 * groups * s.head_dim + tiles + 256 + scales + 2 * 32
 }
 
 /// How long the busiest SM works, in cycles: tiles of keys, and row tiles' starts and ends.
@@ -481,15 +536,28 @@ fn forward_e4m3_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
     of_keys * tiles + of_rows * row_tiles
 }
 
-/// Whether forward_e4m3.cu runs it: it makes no log-sum-exp.
+/// Whether forward_e4m3.cu runs it: it makes no log-sum-exp, and at D 256 takes V^T with scales of whole heads alone.
 fn takes_forward_e4m3(s: &Shape) -> bool {
-    s.head_dim == 128 && !s.lse
+    !s.lse && (s.head_dim == 128 || s.head_dim == 256 && s.plain && transposes(s))
 }
 
-/// Many queries over many keys at D 128, with any scales, packed or not, and no log-sum-exp.
+/// Consumers over V^T that is made before. Causal, three are 3% faster than two where they do not have more rows that are not there.
+fn groups_over_made(s: &Shape) -> u32 {
+    let rows = |rows: u32| u64::from(rows) * u64::from(s.seqlen_q.div_ceil(rows));
+    let three = s.head_dim == 128 && s.mask == Mask::Causal && 100 * rows(192) < 103 * rows(128);
+    if three { 3 } else { 2 }
+}
+
+/// Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp.
 fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
-    let groups = if forward_e4m3_cycles(s, 2, sms) <= forward_e4m3_cycles(s, 3, sms) { 2 } else { 3 };
-    let mut defines = vec![("WS_D", 128), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
+    let groups = if s.plain && transposes(s) {
+        groups_over_made(s)
+    } else if forward_e4m3_cycles(s, 2, sms) <= forward_e4m3_cycles(s, 3, sms) {
+        2
+    } else {
+        3
+    };
+    let mut defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
     defines.extend(layouts(s, s.plain));
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice =
@@ -497,7 +565,7 @@ fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = section(s);
     choice.boxes = Some((64, 128));
-    choice
+    with_scratch(s, choice)
 }
 
 /// Every card that is no Hopper: 64 packed rows to a CTA, keys in turn.

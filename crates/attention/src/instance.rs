@@ -28,9 +28,9 @@ impl Instance {
     }
 }
 
-/// Every instance for Hopper that the heuristic gives, for each output format: sorted, each once.
+/// Every instance for Hopper that the heuristic gives, for each output format, and what they want launched before them: sorted, each once.
 pub fn instances() -> Vec<Instance> {
-    let (mut found, mut wide) = (BTreeSet::new(), BTreeSet::new());
+    let (mut found, mut wide, mut before) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let lengths_q = [1, 4, 16, 17, 64, 100, 300, 512, 1000, 2048, 5000];
     let lengths_k = [1, 64, 100, 129, 257, 500, 512, 1000, 1025, 2048, 5000, 20_000];
     for head_dim in [64, 128, 256] {
@@ -57,7 +57,12 @@ pub fn instances() -> Vec<Instance> {
                             let blocks = Shape { plain: false, ..shape };
                             for shape in [shape, blocks, Shape { packed: true, ..shape }] {
                                 for lse in [false, true] {
-                                    found.insert(heuristic::choose(&Shape { lse, ..shape }, heuristic::SMS).instance);
+                                    let shape = Shape { lse, ..shape };
+                                    let choice = heuristic::choose(&shape, heuristic::SMS);
+                                    if choice.transposes {
+                                        before.insert(heuristic::transposition(&shape).instance);
+                                    }
+                                    found.insert(choice.instance);
                                 }
                             }
                         }
@@ -72,6 +77,7 @@ pub fn instances() -> Vec<Instance> {
         .iter()
         .flat_map(|i| (0..3).map(|kind| i.with_output(kind)))
         .chain(wide)
+        .chain(before)
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect()

@@ -39,6 +39,6 @@ pub use driver::{Device, RawStream};
 pub use error::{Error, ProblemError};
 pub use heuristic::Choice;
 pub use instance::{Instance, instances, portable_instances};
-pub use params::Params;
+pub use params::{Params, Values};
 pub use plan::{DevicePtr, LoadedPlan, Plan, Pointers, Workspace};
 pub use problem::{Mask, Output, Problem, ScaleStrides, Strides, check_scales};

@@ -61,6 +61,26 @@ impl Params {
     }
 }
 
+/// What transpose.cu is told of V and V^T.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Values {
+    pub v: u64,
+    pub v_t: u64,
+    /// Steps over (batch, head, token) of V.
+    pub strides: [i64; 3],
+    /// Hkv, Sk.
+    pub sizes: [i32; 2],
+}
+
+impl Values {
+    pub fn new(problem: &Problem, v: u64, v_t: u64) -> Values {
+        let s = &problem.strides[2];
+        let sizes = [problem.heads_kv as i32, problem.seqlen_k as i32];
+        Values { v, v_t, strides: [s.batch, s.head, s.token], sizes }
+    }
+}
+
 /// A tensor map as the driver encodes it: opaque, on 64 bytes.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy)]

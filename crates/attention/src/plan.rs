@@ -5,7 +5,7 @@ use crate::driver::{self, Device, Function, RawStream};
 use crate::error::{Error, ProblemError};
 use crate::heuristic::{self, Choice, Shape};
 use crate::instance::Instance;
-use crate::params::{Params, TensorMap};
+use crate::params::{Params, TensorMap, Values};
 use crate::problem::Problem;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -50,19 +50,45 @@ pub struct Workspace {
     pub counters: u32,
 }
 
-/// A kernel, its grid and parameters.
+/// A kernel, its grid and parameters; and what makes V^T before it, where it takes that.
 #[derive(Debug, Clone, PartialEq)]
 struct Way {
     choice: Choice,
     params: Params,
+    transposition: Option<Choice>,
 }
 
 impl Way {
     fn new(problem: &Problem, mut choice: Choice) -> Way {
         choice.instance = choice.instance.with_output(problem.output.kind() as u32);
         let params = Params::new(problem, &choice);
-        Way { choice, params }
+        let transposition = choice.transposes.then(|| heuristic::transposition(&Shape::from(problem)));
+        Way { choice, params, transposition }
     }
+
+    /// With the kernel itself from the caller, or else from what this build embeds.
+    fn load(&self, target: &'static str, image: Option<&[u8]>) -> Result<Loaded, Error> {
+        let embedded = |choice: &Choice| {
+            let instance = &choice.instance;
+            loaded(target, instance, choice.shared_bytes, || {
+                let missing = || Error::NoKernel { instance: instance.name(), target: target.into() };
+                Bundle::embedded()?.find(target, &instance.name()).ok_or_else(missing)?
+            })
+        };
+        let kernel = match image {
+            Some(image) => Function::load(image, &self.choice.instance.entry(), self.choice.shared_bytes)?,
+            None => embedded(&self.choice)?,
+        };
+        let transposition = self.transposition.as_ref().map(embedded).transpose()?;
+        Ok(Loaded { kernel, transposition })
+    }
+}
+
+/// The kernels of a way, in a context.
+#[derive(Debug, Clone, Copy)]
+struct Loaded {
+    kernel: Function,
+    transposition: Option<Function>,
 }
 
 /// A checked problem with its kernel, grid and parameters.
@@ -136,31 +162,23 @@ impl Plan {
     /// Loads the kernel from what this build embeds, into the current context; a second time finds it there.
     /// Errors: [`Error::NoKernel`], and what the driver refuses.
     pub fn load(&self) -> Result<LoadedPlan, Error> {
-        let load = |choice: &Choice| {
-            let instance = &choice.instance;
-            loaded(self.target, instance, choice.shared_bytes, || {
-                let missing = || Error::NoKernel { instance: instance.name(), target: self.target.into() };
-                Bundle::embedded()?.find(self.target, &instance.name()).ok_or_else(missing)?
-            })
-        };
-        let function = load(&self.way.choice)?;
-        let lse = self.lse.as_ref().map(|way| load(&way.choice)).transpose()?;
-        Ok(LoadedPlan { plan: self.clone(), function, lse })
+        let way = self.way.load(self.target, None)?;
+        let lse = self.lse.as_ref().map(|way| way.load(self.target, None)).transpose()?;
+        Ok(LoadedPlan { plan: self.clone(), way, lse })
     }
 
     /// The same with machine code, a cubin or PTX, of [`Plan::choice`]'s instance from the caller. Where [`Plan::choice_with_lse`] is another one,
-    /// launches with log-sum-exp are refused: they are those of [`Plan::with_lse`].
+    /// launches with log-sum-exp are refused: they are those of [`Plan::with_lse`]. What makes V^T before it comes from what this build embeds.
     pub fn load_image(&self, image: &[u8]) -> Result<LoadedPlan, Error> {
-        let choice = &self.way.choice;
-        let function = Function::load(image, &choice.instance.entry(), choice.shared_bytes)?;
-        Ok(LoadedPlan { plan: self.clone(), function, lse: None })
+        Ok(LoadedPlan { plan: self.clone(), way: self.way.load(self.target, Some(image))?, lse: None })
     }
 
-    fn tensor_map(&self, which: usize, address: u64, boxes: (u32, u32)) -> Result<TensorMap, Error> {
+    /// `v_t`: the last one is V^T, in whole tiles.
+    fn tensor_map(&self, which: usize, address: u64, boxes: (u32, u32), v_t: bool) -> Result<TensorMap, Error> {
         let p = &self.problem;
         let s = &p.strides[if p.wide_queries { which.max(1) } else { which }];
         let (rows_q, rows_k) = if p.wide_queries { (boxes.1, boxes.1) } else { boxes };
-        if which == 2 && p.packed_values {
+        if which == 2 && v_t {
             let keys = u64::from(p.seqlen_k).next_multiple_of(128);
             let dims = [keys, p.head_dim.into(), p.heads_kv.into(), p.batch.into()];
             let strides = [keys, keys * dims[1], keys * dims[1] * dims[2]];
@@ -203,8 +221,8 @@ fn loaded(
 #[derive(Debug, Clone)]
 pub struct LoadedPlan {
     plan: Plan,
-    function: Function,
-    lse: Option<Function>,
+    way: Loaded,
+    lse: Option<Loaded>,
 }
 
 impl LoadedPlan {
@@ -212,7 +230,7 @@ impl LoadedPlan {
         &self.plan
     }
 
-    /// One launch on the stream: no allocation, no waiting. Errors: [`Error::Pointer`] before anything is launched; what the driver refuses.
+    /// One launch on the stream, or two where V^T is made before: no allocation, no waiting. Errors: [`Error::Pointer`] before anything is launched; what the driver refuses.
     pub fn launch(&self, at: &Pointers, stream: RawStream) -> Result<(), Error> {
         let plan = &self.plan;
         let work = plan.workspace();
@@ -243,12 +261,19 @@ impl LoadedPlan {
         }
         let lse = at.lse.unwrap_or_default();
         let why = "what another kernel gives than the one whose image was loaded";
-        let (way, function) = match &plan.lse {
+        let (way, loaded) = match &plan.lse {
             Some(way) if lse.0 != 0 => (way, self.lse.ok_or(Error::Pointer { name: "lse", why })?),
-            _ => (&plan.way, self.function),
+            _ => (&plan.way, self.way),
         };
+        let mut v = at.v;
+        if let (Some(choice), Some(function)) = (&way.transposition, loaded.transposition) {
+            let mut values = Values::new(&plan.problem, at.v.0, at.scratch.0);
+            let arguments = [(&raw mut values).cast::<c_void>()];
+            function.launch(choice.grid, choice.block, choice.shared_bytes, stream, true, &arguments)?;
+            v = at.scratch;
+        }
         let mut params = way.params;
-        let all = [at.q, at.k, at.v, at.q_scale, at.k_scale, at.v_scale, at.out, lse, at.scratch, at.counters];
+        let all = [at.q, at.k, v, at.q_scale, at.k_scale, at.v_scale, at.out, lse, at.scratch, at.counters];
         params.addresses = all.map(|p| p.0);
         params.v_mean = at.v_mean.unwrap_or_default().0;
         let mut arguments: [*mut c_void; 4] = [(&raw mut params).cast(); 4];
@@ -257,13 +282,14 @@ impl LoadedPlan {
         if let Some(boxes) = way.choice.boxes {
             // Queries of 16 bits are not loaded by boxes: the map of keys takes their place.
             let q = if plan.problem.wide_queries { at.k } else { at.q };
-            for (i, pointer) in [q, at.k, at.v].into_iter().enumerate() {
-                maps[i] = plan.tensor_map(i, pointer.0, boxes)?;
+            let v_t = plan.problem.packed_values || way.choice.transposes;
+            for (i, pointer) in [q, at.k, v].into_iter().enumerate() {
+                maps[i] = plan.tensor_map(i, pointer.0, boxes, v_t)?;
                 arguments[i + 1] = (&raw mut maps[i]).cast();
             }
             count = 4;
         }
         let c = &way.choice;
-        function.launch(c.grid, c.block, c.shared_bytes, stream, plan.target == HOPPER, &arguments[..count])
+        loaded.kernel.launch(c.grid, c.block, c.shared_bytes, stream, plan.target == HOPPER, &arguments[..count])
     }
 }

@@ -27,6 +27,8 @@ fn values_of_one_stay_one_by_every_kernel() {
         (2, 16, 16, 1500, 1500, 128), // the same by three consumers
         (2, 8, 8, 2000, 2000, 64),    // forward_f16, with log-sum-exp forward
         (1, 8, 2, 700, 3001, 64),     // the same with fewer row tiles, in groups
+        (1, 16, 1, 300, 700, 128),    // V transposed before: forward_e4m3, with log-sum-exp forward
+        (1, 16, 1, 300, 700, 256),    // the same
         (4, 32, 8, 1, 5000, 128),     // decode
         (2, 8, 1, 8, 5000, 256),      // keys over the whole grid
         (1, 5, 1, 33, 77, 64),        // ragged

@@ -1,7 +1,7 @@
 //! What callers meet without a device: checks of problems and pointers, and the C header's freshness.
 
 use warpsmith_attention::{
-    Device, Error, Mask, Output, Params, Plan, Problem, ProblemError, check_scales, portable_instances,
+    Device, Error, Mask, Output, Params, Plan, Problem, ProblemError, Values, check_scales, portable_instances,
 };
 
 const HOPPER: Device = Device { sms: 132, major: 9, minor: 0 };
@@ -63,12 +63,15 @@ fn scales_on_the_host_are_finite_and_not_negative() {
 
 #[test]
 fn plans_say_what_memory_they_need() {
-    let forward = Plan::new(&Problem::dense(4, 16, 16, 4096, 4096, 128), &HOPPER).unwrap();
+    let forward = Plan::new(&Problem::dense(4, 16, 16, 2900, 4096, 128), &HOPPER).unwrap();
     assert_eq!((forward.workspace().scratch_bytes, forward.workspace().counters), (0, 0));
-    let packed = Problem { packed_values: true, ..Problem::dense(4, 16, 16, 4096, 4096, 128) };
+    let packed = Problem { packed_values: true, ..Problem::dense(4, 16, 16, 2900, 4096, 128) };
     let packed = Plan::new(&packed, &HOPPER).unwrap();
     assert!(packed.choice().instance.name().contains("_packed1_"), "{}", packed.choice().instance.name());
     assert!(packed.choice().shared_bytes < forward.choice().shared_bytes, "V's own slots are not there");
+    let transposing = Plan::new(&Problem::dense(2, 16, 4, 4096, 4000, 256), &HOPPER).unwrap();
+    assert!(transposing.choice().transposes);
+    assert_eq!(transposing.workspace().scratch_bytes, 2 * 4 * 4096 * 256, "V^T, in whole tiles of keys");
     let decode = Plan::new(&Problem::dense(2, 32, 8, 1, 8192, 128), &HOPPER).unwrap();
     assert!(decode.workspace().scratch_bytes > 0);
     assert_eq!(decode.workspace().counters, 16 * 8, "a warp's slice of a unit has one");
@@ -83,9 +86,19 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
     let rows = [
         (Problem::dense(4, 16, 16, 4096, 4096, 64), "forward_f16_d64_wgs4_causal0_out0", "forward_d64"),
         (Problem::dense(1, 8, 2, 2000, 2000, 64), "forward_f16_d64_wgs2_causal0_out0", "forward_d64"),
-        (Problem::dense(4, 16, 16, 4096, 4096, 128), "forward_e4m3_d128_wgs3_causal0_out0", "forward_d128"),
-        (Problem::dense(1, 8, 2, 2000, 2000, 128), "forward_e4m3_d128_wgs2_causal0_out0", "forward_d128"),
-        (Problem::dense(4, 16, 16, 4096, 4096, 256), "forward_d256", "forward_d256"),
+        (
+            Problem::dense(4, 16, 16, 4096, 4096, 128),
+            "forward_e4m3_d128_wgs2_causal0_packed1_blocks0_out0",
+            "forward_d128_wgs3_causal0_keep0_poly0_packed1_blocks0_out0",
+        ),
+        (Problem::dense(4, 16, 16, 2900, 4096, 128), "forward_e4m3_d128_wgs3_causal0_out0", "forward_d128"),
+        (Problem::dense(1, 8, 8, 2000, 2000, 128), "forward_e4m3_d128_wgs2_causal0_out0", "forward_d128"),
+        (
+            Problem::dense(4, 16, 16, 4096, 4096, 256),
+            "forward_e4m3_d256_wgs2_causal0_packed1_blocks0_out0",
+            "forward_d256_wgs2_causal0_keep0_poly0_wide1_packed1_blocks0_out0",
+        ),
+        (Problem::dense(4, 16, 16, 1000, 4096, 256), "forward_d256", "forward_d256"),
         (Problem::dense(1, 8, 8, 512, 512, 64), "tiny_d64", "tiny_d64"),
         (Problem::dense(4, 16, 16, 1, 4096, 64), "decode_d64", "decode_d64"),
         (
@@ -113,11 +126,15 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
         assert_eq!([always.choice(), always.choice_with_lse()], [plan.choice_with_lse(); 2]);
         assert_eq!(always.workspace(), plan.workspace());
     }
-    for (head_dim, of_outputs) in [(64, "forward_d64"), (128, "forward_e4m3_d128"), (256, "forward_d256")] {
+    for (head_dim, of_outputs, scales) in [
+        (64, "forward_d64", "_blocks1"),
+        (128, "forward_e4m3_d128", "_packed1_out0"),
+        (256, "forward_d256", "_packed1_out0"),
+    ] {
         let mut blocks = Problem::dense(4, 16, 16, 4096, 4096, head_dim);
         blocks.scales[1].block = 1;
         let name = Plan::new(&blocks, &HOPPER).unwrap().choice().instance.name();
-        assert!(name.starts_with(of_outputs) && name.contains("blocks1"), "{name}");
+        assert!(name.starts_with(of_outputs) && name.contains(scales), "{name}");
     }
     let ada = Plan::new(&Problem::dense(4, 16, 16, 4096, 4096, 64), &Device { sms: 58, major: 8, minor: 9 }).unwrap();
     assert_eq!(ada.choice(), ada.choice_with_lse());
@@ -143,10 +160,20 @@ fn other_cards_have_the_portable_kernel() {
 fn params_have_the_kernels_layout() {
     // params.cuh: ten pointers, nine i64, nine i32, six i32, kind, two floats, five i32, a pointer.
     assert_eq!(std::mem::size_of::<Params>(), 256);
-    let header = include_str!("../../../kernels/attention/hopper/params.cuh");
-    let body = header.split("struct Params {").nth(1).unwrap().split("};").next().unwrap();
-    let fields: Vec<String> = body
-        .lines()
+    let params = include_str!("../../../kernels/attention/hopper/params.cuh");
+    let want = "q k v q_scale k_scale v_scale out lse partial arrived q_b q_h q_s k_b k_h k_s v_b v_h v_s qs_b qs_h qs_t ks_b ks_h ks_t \
+                vs_b vs_h vs_t B Hq Hkv Sq Sk group out_kind out_inverse_scale softmax_scale_log2 tiles_per_unit tiles_per_worker \
+                total_tiles row_tiles section v_mean";
+    assert_eq!(fields(params, "Params").join(" "), want.split_whitespace().collect::<Vec<_>>().join(" "));
+    assert_eq!(std::mem::size_of::<Values>(), 48);
+    let transpose = include_str!("../../../kernels/attention/hopper/transpose.cu");
+    assert_eq!(fields(transpose, "Values").join(" "), "v v_t v_b v_h v_s H S");
+}
+
+/// The names of a struct's fields.
+fn fields(text: &str, name: &str) -> Vec<String> {
+    let body = text.split(&format!("struct {name} {{")).nth(1).unwrap().split("};").next().unwrap();
+    body.lines()
         .map(|l| l.split("//").next().unwrap().trim())
         .filter_map(|l| l.strip_suffix(';'))
         .flat_map(|l| {
@@ -158,11 +185,7 @@ fn params_have_the_kernels_layout() {
                 .map(|n| n.trim().to_string())
                 .collect::<Vec<_>>()
         })
-        .collect();
-    let want = "q k v q_scale k_scale v_scale out lse partial arrived q_b q_h q_s k_b k_h k_s v_b v_h v_s qs_b qs_h qs_t ks_b ks_h ks_t \
-                vs_b vs_h vs_t B Hq Hkv Sq Sk group out_kind out_inverse_scale softmax_scale_log2 tiles_per_unit tiles_per_worker \
-                total_tiles row_tiles section v_mean";
-    assert_eq!(fields.join(" "), want.split_whitespace().collect::<Vec<_>>().join(" "));
+        .collect()
 }
 
 #[test]

@@ -264,6 +264,51 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
     shipped_pass(&rows);
 }
 
+/// The same over V^T, at head dimensions 128 and 256, two tiles of keys at a time behind the mask too; and what makes V^T.
+#[test]
+fn the_kernel_over_transposed_values_is_right_on_plain_products() {
+    const TRANSPOSED: &str = "gate_any_forward_e4m3_transposed_plain.cu";
+    let rows: [(&str, &str, &[&str], usize); 5] = [
+        (
+            TRANSPOSED,
+            "groups of queries, ragged tiles, queries and row tiles that see nothing",
+            &["--shapes", "2x4x2x24x72x256,1x3x1x200x40x256", "--scales", "head,tensor"],
+            8,
+        ),
+        (
+            TRANSPOSED,
+            "a key far above all before, outliers, equal keys; rings of buffers come round",
+            &["--shapes", "1x1x1x70x700x256", "--dist", "peaked,needles,outliers,equal,zeros"],
+            10,
+        ),
+        (TRANSPOSED, "few keys", &["--shapes", "1x1x1x5x7x256", "--dist", "normal,peaked", "--seeds", "0,2"], 8),
+        (
+            TRANSPOSED,
+            "two and three consumers, an odd number of tiles, rows that see nothing",
+            &["--shapes", "2x2x1x150x200x128,1x3x1x200x40x128,1x1x1x70x300x128", "--sweep"],
+            12,
+        ),
+        (
+            TRANSPOSED,
+            "the last row tile's second group of rows sees a tile more than its first",
+            &["--shapes", "1x1x1x190x250x256,1x2x2x290x390x128", "--dist", "needles,shifted"],
+            8,
+        ),
+    ];
+    shipped_pass(&rows);
+}
+
+/// The kernel with exponentials over V^T, with log-sum-exps: new maxima late, rows that see nothing, rings of buffers that come round.
+#[test]
+fn the_kernel_with_exponentials_is_right_on_plain_products() {
+    const TRANSPOSED: &str = "gate_any_forward_transposed_plain.cu";
+    let rows: [(&str, &str, &[&str], usize); 2] = [
+        (TRANSPOSED, "groups, rows that see nothing", &["--shapes", "1x4x2x24x72x256,1x3x1x200x40x128"], 4),
+        (TRANSPOSED, "new maxima", &["--shapes", "1x1x1x70x700x256,1x1x1x70x700x128", "--dist", "needles,outliers"], 8),
+    ];
+    shipped_pass(&rows);
+}
+
 /// Packing: codes, scales and means of keys and values by definition; attention over what was packed; and both, one after the other.
 #[test]
 fn packing_that_ships_is_right_alone_and_with_attention_behind_it() {

@@ -151,6 +151,8 @@ fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBu
         "gate_any_forward_e4m3_plain.cu",
         "gate_any_forward_e4m3_blocks_plain.cu",
         "gate_any_forward_e4m3_packed_plain.cu",
+        "gate_any_forward_e4m3_transposed_plain.cu",
+        "gate_any_forward_transposed_plain.cu",
         "gate_any_portable.cu",
         "gate_any_portable_f16.cu",
         "gate_any_portable_packed.cu",
@@ -195,6 +197,9 @@ fn cases(candidate: &Candidate, task: &Task) -> Result<Vec<Case>, String> {
     // Scales per head, the default: the other layouts would treble the layer.
     let asked = WorkloadRequest { shapes, formats: candidate.formats.clone(), ..Default::default() };
     let mut found = applicable(candidate, &settings, &expand(task, candidate, &asked).map_err(text)?)?;
+    // And its own shapes, of which some may be compiled otherwise.
+    let own = WorkloadRequest { formats: candidate.formats.clone(), ..Default::default() };
+    found.extend(applicable(candidate, &settings, &expand(task, candidate, &own).map_err(text)?)?);
     found.extend(lever_space(candidate, task)?);
     Ok(found)
 }

@@ -2,14 +2,14 @@
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
-// Shapes: params.cuh, with scales per tensor or per head (WS_BLOCKS: or per block of 128 tokens). Any Sq and Sk; causal is aligned bottom-right; Hq a multiple of Hkv.
+// Shapes: params.cuh, with scales per tensor or per head (WS_BLOCKS: or per block of 128 tokens; WS_PACKED: and V^T). Any Sq and Sk; causal is aligned bottom-right; Hq a multiple of Hkv.
 // Assumes: WS_D 64, 128 or 256; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of at
 // most 128 bytes, swizzled to their width; strides in whole 16 bytes.
 // Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
 //     warp 3:     q_empty -> TMA Q -> q_full        k_empty -> TMA K -> k_full
 //     warp 2:     v_empty -> TMA V -> v_full
 //     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
-//     WS_PACKED: V comes transposed (v_t, in the order of transpose.cuh), and nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full
+//     WS_PACKED: V comes transposed (by pack_kv or transpose.cu), and nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full
 //     consumers:  q_full | k_full -> S = Q K^T -> k_empty | softmax in registers | vt_full -> T = P V -> vt_empty | O = O a + T
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile (WS_TURNS: in a fixed order). Keys run from last to
 //   first, but for one tile that all rows see, which comes before all.
@@ -25,6 +25,8 @@
 //   418, 625, and D 256 waits for a third slot of K. Against 411, 587: at most two of three consumers exponentiate at a time, in a fixed order, 412, 583 (one: 552, 703; with
 //   turns too 264 instead of 254 causal); at D 256 one of two, without turns, 291 instead of 293 causal, 519 instead of 515; turns that end with the last slice of values issued
 //   instead of the next scores: 2% better to 7% worse. Four consumers at D 64 with a tile's keys in quarters, two under way: ptxas serialises (C7511).
+//   D 256 over V^T that is made before, 2026-11-23 (4x8x4096, 1x8x16384: 502, 1859 with the launch): in turns 503 to 522, 1885 to 1951 (causal they win: 300, 1002 instead of 311, 1061); a tile's
+//   scores by two products 499 to 502, 1862 to 1869; one slot of Q and four of K 490 to 510, 1816 to 1877.
 //   Overlap inside of a warpgroup (halves of a tile with scores of their own, values over 512 keys, nothing under way between rounds of two tiles; not serialised): cycles for 64 rows and a tile
 //   1,024 instead of 918 at D 128 (two consumers), 730 instead of 723 at D 64 (three): the two or three that are left exponentiate at the same time.
 // Measured: docs/ledger.md. Comes from: split.cu.
@@ -90,7 +92,7 @@ static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false, kWideQ = WS_WIDEQ;
-static_assert((kBlocks || !kPacked) && (kPacked && !kSerial || !kWideQ), "what is packed may have scales by block, and queries of 16 bits");
+static_assert(kPacked && !kSerial || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
 static_assert(WGS >= 2 && WGS <= 4, "two to four consumers");
@@ -516,7 +518,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const float all0 = quad_sum(me.sum0), all1 = quad_sum(me.sum1);   // before the choice: a shuffle under a condition that differs between lanes never returns
         const float sum0 = me.unseen0() ? 0.0f : all0, sum1 = me.unseen1() ? 0.0f : all1;
         float f0 = sum0 > 0.0f ? v_scale * rcp(sum0) : 0.0f, f1 = sum1 > 0.0f ? v_scale * rcp(sum1) : 0.0f;
-        if (kPacked) {   // V's mean, for rows that see a key
+        if (kPacked && kBlocks) {   // V's mean, for rows that see a key
             add_mean(p, me.o, static_cast<i64>(w.b) * p.Hkv + kv_head, lane4, f0, f1, sum0 > 0.0f, sum1 > 0.0f);
             f0 = f1 = 1.0f;
         }

@@ -1,20 +1,21 @@
-// attention_forward_e4m3: FP8 attention of many queries over many keys at head dimension 128, with scores in f16 and weights made as e4m3 codes by fixed-point arithmetic.
+// attention_forward_e4m3: FP8 attention of many queries over many keys at head dimension 128, or 256 over V^T, with scores in f16 and weights made as e4m3 codes by fixed-point arithmetic.
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
-// Shapes: params.cuh, with scales per tensor or per head (WS_BLOCKS: or per block of 128 tokens; WS_PACKED: and V^T as pack_kv makes it, whose mean is added). Any Sq and
+// Shapes: params.cuh, with scales per tensor or per head (WS_BLOCKS: or per block of 128 tokens; WS_PACKED: and V^T as pack_kv or transpose.cu makes it). Any Sq and
 // Sk; causal is aligned bottom-right; Hq a multiple of Hkv. No log-sum-exp: p.lse is not looked at, so the host gives calls that want it to forward.cu.
-// Assumes: WS_D 128; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 128 bytes, swizzled to their width;
+// Assumes: WS_D 128, or 256 with WS_PACKED and without WS_BLOCKS; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 128 bytes, swizzled to their width;
 // strides in whole 16 bytes; scales of at least 0.
 // Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
 //     warp 3:     q_empty -> TMA Q -> q_raw        k_empty -> TMA K -> k_full
 //     warp 2:     v_empty -> TMA V -> v_full
 //     warp 0:     q_raw -> what consumers have to know of the row tile (Told) -> q_full
 //     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
-//     WS_PACKED:  nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full. WS_WIDEQ: Q by the consumers, from bf16 or f16 (queries.cuh)
+//     WS_PACKED:  V^T is there (pack_kv, transpose.cu), and nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full. WS_WIDEQ: Q by the consumers, from bf16 or f16 (queries.cuh)
 //     consumers:  q_full -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | codes of weights | vt_full -> T = P V -> vt_empty | O = O + T
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all rows see, which comes
-//   before all. Without a mask, where V's scale is one, a step is two tiles: half of the folding and of the barriers.
+//   before all. Where V's scale is one, a step is two tiles (behind the mask over V^T alone): half of the folding and of the barriers; the second tile's scores are made while the
+//   largest of the first is looked for.
 //
 // Arithmetic, and its error:
 //   Scores   are f16 pairs (pairs.cuh): half the registers of f32, and beside wgmma with f32 accumulators every instruction at half rate takes 4.0 cycles, beside this 2.2.
@@ -23,7 +24,8 @@
 //            f, is a parabola within 0.0059: v = a f - b, and v v + d is of such a size that its bits, as f16 below its normal numbers, are what is to be added. So 16 bits of the
 //            exact weight's logarithm (0.13% off, RMS) and half a code's place, whose upper eight are the code: rounded once, as FA3 rounds exact weights. Five and a half
 //            instructions for two weights; the range, 15.75 octaves and what e4m3 has below, ends in a true 0.
-//   A quarter of the weights goes to the MUFU, in f16 pairs, and is rounded to e4m3 there: it has nothing else to do, and the other pipes have too much.
+//   A quarter of the weights goes to the MUFU, in f16 pairs, and is rounded to e4m3 there: it has nothing else to do, and the other pipes have too much. At D 256, of two consumers,
+//   three quarters: 473 us instead of 484 (all 475).
 //   Sums     by the product of values: eight rows of ones behind V^T. So they are those of the rounded weights.
 // The tensor core's narrow accumulator never sums over more than two tiles: then it is folded into f32, so the error does not grow with the number of keys.
 // The reference of a row, of weight 2^6, is a past maximum. While a tile's largest weight stays under 2^8.78 it needs no shuffle and no rescaling. Else the row gets a new one, and O
@@ -39,6 +41,12 @@
 //   weights of the one before 595 to 600; references made of each step's own maxima, outputs folded with a factor, so that the largest weight of every step is exact 559 to 564
 //   (relF 0.985 instead of 1.013 of FA3's); causal by two tiles 339 to 347 (324), 2% faster at 16,384 keys alone. D 256 with two consumers,
 //   4x8x4096: 516 to 583, 301 to 332 (forward.cu 497 to 524, 290 to 298): shared memory bounds both.
+// Losers over V^T, the same day, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
+//   2033, though in 4% fewer cycles on a cool card; the first tile's values under the second's weights 526, 1932; three consumers 530, 1970; a quarter, three eighths, half of the weights
+//   on the MUFU alike or slower. D 256, 4x8x4096 (471 to 473): one tile to a step 501 to 511; Q in registers 535 to 552; one slice of values at a time 502; one slot of Q and four of K
+//   515; the first tile's values early 476 to 482. Both: clusters of two row tiles with K and V^T by multicast, 3 to 5% slower (557 instead of 536 at D 128, 523 instead of 502 with forward.cu
+//   at D 256): the L2 does not bound it; V^T made by all CTAs together, in registers, by two warps beside the consumers, who wait for its tiles: 1 to 4% slower than a launch of its own,
+//   15% at 1,024 keys, as it takes 110 us instead of 17.
 // PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
 #include "params.cuh"
@@ -57,7 +65,7 @@
 #define WS_TRACE 0
 #endif
 #ifndef WS_PACKED
-#define WS_PACKED 0   // p.v is V^T as transpose.cuh would make it, (B, Hkv, D, keys in whole tiles), and p.v_mean, if there, is added to the output
+#define WS_PACKED 0   // p.v is V^T as transpose.cuh would make it, (B, Hkv, D, keys in whole tiles); with WS_BLOCKS p.v_mean, if there, is added to the output
 #endif
 #ifndef WS_BLOCKS
 #define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
@@ -69,22 +77,22 @@
 #define WS_LOOKS (!WS_CAUSAL ? 3 : p.Sk > 1024 ? 4 : 1)   // the row tile's first tiles of keys, in whole steps, whose maxima become the references: the largest weight is exact where it is one
 #endif
 #ifndef WS_MUFU
-#define WS_MUFU 2   // of eight groups of 16 keys, how many go to the MUFU
+#define WS_MUFU (WS_D == 256 ? 6 : 2)   // of eight groups of 16 keys, how many go to the MUFU
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
-static_assert(D == 128, "measured at head dimension 128 only; at 256, where shared memory bounds both, forward.cu is 3 to 5% faster");
-static_assert(WGS == 2 || WGS == 3, "two or three consumers: registers");
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ;
-static_assert((kBlocks || !kPacked) && (kPacked || !kWideQ), "what is packed may have scales by block, and queries of 16 bits");
+static_assert(D == 128 ? WGS == 2 || WGS == 3 : D == 256 && WGS == 2, "two or three consumers at head dimension 128, two at 256: registers");
+static_assert(D == 128 || (kPacked && !kBlocks), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
+static_assert(kPacked || !kWideQ, "queries of 16 bits come with V^T");
 constexpr u32 kPitch = 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;
 constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of ones behind it
-constexpr i32 kQStages = 2, kStages = 4, kVStages = kPacked ? 0 : 2, kVtStages = 4;
+constexpr i32 kQStages = 2, kStages = D == 256 ? 3 : 4, kVStages = kPacked ? 0 : 2, kVtStages = D == 256 ? 2 : 4;
 constexpr i32 kTransposers = 2;   // warps
-constexpr i32 kStep = WS_CAUSAL || kBlocks ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles, and behind the mask a second one is often for nothing
+constexpr i32 kStep = kBlocks || (WS_CAUSAL && !kPacked) ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles, and behind the mask a second one is often for nothing
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
-constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : 216, kProducerRegisters = WGS == 3 ? 32 : 72;
+constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : D == 256 ? 240 : 216, kProducerRegisters = WGS == 3 ? 32 : D == 256 ? 24 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V^T | barriers | scales | Told of each slot of Q.
@@ -101,6 +109,7 @@ constexpr float kUnseen = -4000.0f, kMostOctaves = 6.0e4f;   // 16 times each is
 #include "pairs.cuh"
 
 constexpr bool kBothAtOnce = kStep == 1 || WGS == 2;   // products of values
+constexpr i32 kSlices = D / 64, kWays = kSlices > 2 ? 2 : 1;   // of dimensions; accumulators for all but the last
 constexpr i32 kSums = D / 2, kOutputs = kSums + 2;   // a thread's dimensions of two rows, then each row's sum
 
 // T = P V over a step's tiles for 64 of the head's dimensions, from `first` on (N 36: and P 1), issued, not waited for. vt: low words of descriptors.
@@ -168,6 +177,10 @@ struct Consumer {
     WS_DEV_MEMBER void scale_output(float a0, float a1) {
 #pragma unroll
         for (i32 i = 0; i < kSums; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
+        scale_sums(a0, a1);
+    }
+
+    WS_DEV_MEMBER void scale_sums(float a0, float a1) {
         o[kSums] *= a0;
         o[kSums + 1] *= a1;
     }
@@ -200,7 +213,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         if (w.tiles > 0) {
             const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
             const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
-            const u32 q_at = base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch;
+            const u32 q_at = base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch;
             const float c = later_block(w, group) ? x.c_later : x.c;
             float step0, step1;
             prepare_rows(p, x, group_row + 16 * warp, q_at, lane, c, step0, step1);
@@ -230,22 +243,22 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         c1 = factor_pair(step1 * k_scale);
                     }
                     v_there = mbarrier_test(bars.vt_full(vt_slot(n)), vt_phase(n));
-                    wgmma_wait<0>();
-#pragma unroll
-                    for (i32 h = 0; h < kStep; ++h) pin(s[h]);
-                    LAP(1);
-#pragma unroll
-                    for (i32 h = 0; h < kStep; ++h) io.release_k(n + h);
                     u32 top0, top1;
 #pragma unroll
-                    for (i32 h = 0; h < kStep; ++h) {
+                    for (i32 h = 0; h < kStep; ++h) {   // the second tile's scores are made meanwhile
+                        if (h + 1 < kStep) wgmma_wait<1>();
+                        else wgmma_wait<0>();
+                        pin(s[h]);
+                        if (h == 0) LAP(1);
+                        io.release_k(n + h);
                         const i32 t = w.keys_at(j + h);
                         if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
                         largest_scores(s[h], h > 0, top0, top1);
                     }
                     if (!__all_sync(0xFFFFFFFFu, j >= WS_LOOKS && none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) {
                         const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
-                        me.scale_output(a0, a1);
+                        if (D == 128 || j > 0) me.scale_output(a0, a1);
+                        else me.scale_sums(a0, a1);   // nothing is there yet; but a factor which is no number has to reach the output
                     }
 #pragma unroll
                     for (i32 h = 0; h < kStep; ++h) {
@@ -260,32 +273,40 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 #pragma unroll
                     for (i32 h = 0; h < kStep; ++h) vt[h] = io.vt_desc(n + h);
                     const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f;
-                    // By 64 dimensions: the first is folded while the second runs, with which the sums come; or, where that takes too many registers, before.
-                    float first[32], second[36];
-                    issue_values(first, pr, vt, 0);
-                    if (!kBothAtOnce) {
-                        wgmma_wait<0>();
-                        pin(first);
-                        me.fold(first, 0, v_scale);
-                    }
-                    issue_values(second, pr, vt, 64);
-                    n += kStep;
-                    j += kStep;
-                    k_there = mbarrier_test(bars.k_full(k_slot(n)), k_phase(n));
-                    if (kBothAtOnce) {
-                        wgmma_wait<1>();
-                        pin(first);
-                        me.fold(first, 0, v_scale);
+                    // By 64 dimensions: each is folded while the next runs, with the last of which the sums come; or, where that takes too many registers, before.
+                    float some[kWays][32], last[36];
+                    issue_values(some[0], pr, vt, 0);
+#pragma unroll
+                    for (i32 i = 0; i < kSlices - 1; ++i) {
+                        float(&done)[32] = some[i % kWays];
+                        if (!kBothAtOnce) {
+                            wgmma_wait<0>();
+                            pin(done);
+                            me.fold(done, 32 * i, v_scale);
+                        }
+                        if (i + 2 < kSlices) {
+                            issue_values(some[(i + 1) % kWays], pr, vt, 64 * (i + 1));
+                        } else {
+                            issue_values(last, pr, vt, D - 64);
+                            n += kStep;
+                            j += kStep;
+                            k_there = mbarrier_test(bars.k_full(k_slot(n)), k_phase(n));
+                        }
+                        if (kBothAtOnce) {
+                            wgmma_wait<1>();
+                            pin(done);
+                            me.fold(done, 32 * i, v_scale);
+                        }
                     }
                     wgmma_wait<0>();
-                    pin(second);
+                    pin(last);
 #pragma unroll
                     for (i32 h = 0; h < kStep; ++h) io.release_vt(now + h);
-                    me.fold(second, 32, v_scale);
-                    me.o[kSums] += second[32];
-                    me.o[kSums + 1] += second[34];
+                    me.fold(last, D / 2 - 32, v_scale);
+                    me.o[kSums] += last[32];
+                    me.o[kSums + 1] += last[34];
                     LAP(4);
-                    if (WS_CAUSAL && j == 1) {
+                    if (WS_CAUSAL && kStep == 1 && j == 1) {   // tiles that the group's rows do not see; two at a time, hidden keys do as well
 #pragma unroll 1
                         for (; j < w.tiles && w.keys_at(j) >= mine; ++j, ++n) {
                             io.pass_over(n);
@@ -306,7 +327,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const i32 row0 = done.w.first_row + 64 * group + 16 * warp + lane / 4;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 1];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : done.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : done.v_scale * rcp(sum1);
-        if (kPacked) {
+        if (kPacked && kBlocks) {   // V's mean
             add_mean(p, me.o, done.head / p.group, lane4, f0, f1, sum0 != 0.0f, sum1 != 0.0f);
             f0 = f1 = 1.0f;
         }

@@ -147,6 +147,8 @@ struct Consumer {
 #pragma unroll
         for (i32 i = 0; i < kOutputs; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
     }
+
+    WS_DEV_MEMBER void scale_sums(float a0, float a1) { o[kSums] *= a0, o[kSums + 2] *= a1; }
 };
 
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
@@ -206,7 +208,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     largest_scores(s, false, top0, top1);
                     if (!__all_sync(0xFFFFFFFFu, none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) {
                         const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
-                        me.scale_output(a0, a1);
+                        if (j > 0) me.scale_output(a0, a1);
+                        else me.scale_sums(a0, a1);   // nothing is there yet; but a factor which is no number has to reach the output
                     }
                     weigh(s, c0, c1, b0, b1);
                     pin(s);

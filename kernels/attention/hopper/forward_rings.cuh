@@ -20,6 +20,14 @@ struct Counted {
     Ring<kStages> k;
     Ring<kVtStages> vt;
     WS_DEV_MEMBER void operator++() { ++n, k.next(), vt.next(); }
+    WS_DEV_MEMBER void operator+=(i32 by) {
+        for (i32 i = 0; i < by; ++i) ++*this;
+    }
+    WS_DEV_MEMBER Counted operator+(i32 by) const {
+        Counted x = *this;
+        x += by;
+        return x;
+    }
 };
 template <bool kPowers>
 struct PlaceOf { using Type = u32; };

@@ -91,11 +91,15 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     }
 }
 
+// V^T of whole heads' scales is made by a kernel right before this one, which begins to be placed when all others have ended (transpose.cu): nothing else waits for it.
+constexpr bool kMade = kPacked && !kBlocks;
+
 // V does not wait for K's slots: it has a transposition before it. Packed, it needs none, and goes straight to where that would have put it. The scale of
 // the n-th tile takes the place of one eight before it, which has been read: the transposition, or this, waited for its slot of V^T.
 WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars) {
     Ring<kPacked ? kVtStages : kVStages> v;
     Work w;
+    if (kMade) wait_for_earlier_kernels();
 #if WS_BLOCKS
     u32 n = 0;
 #endif
@@ -249,7 +253,7 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
     }
     __syncthreads();
     let_next_kernel_start();
-    wait_for_earlier_kernels();
+    if (!kMade) wait_for_earlier_kernels();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
         if (!kPacked ? thread / 32 < kTransposers : kTold && thread < 32) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite, begin_rows);

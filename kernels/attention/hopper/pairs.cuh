@@ -74,7 +74,7 @@ WS_DEV void issue_scores(Pairs& s, u32 q, u32 k) {
     wgmma_fence();
 #pragma unroll
     for (i32 i = 0; i < D / 32; ++i) {
-        const u64 a = desc_at<kPitch>(q, i * 32), b = desc_at<kPitch>(k, i * 32);
+        const u64 a = desc_at<kPitch>(q, i / 4 * (64 * 128) + i % 4 * 32), b = desc_at<kPitch>(k, i / 4 * (KEYS * 128) + i % 4 * 32);
         if (i == 0) wgmma_pairs_first(s, a, b);
         else wgmma_pairs(s, a, b);
     }
@@ -119,11 +119,12 @@ constexpr float kScoresInF16 = 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0
 WS_DEV float scale_rows(u32 q, u32 lane, float c) {
     constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
     const u32 row = lane / 2, first = (lane & 1) * kChunks;
+    auto at = [&](u32 i) { return q + (first + i) / 8 * (64 * 128) + swizzled<kPitch>(row, (first + i) % 8); };   // at D 256 the second half of the dimensions lies behind
     u32 h[D / 4], norm = 0;
 #pragma unroll
     for (u32 i = 0; i < kChunks; ++i) {
         u32 r[4];
-        load_shared_16(r, q + swizzled<kPitch>(row, first + i));
+        load_shared_16(r, at(i));
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) f16_of_e4m3(r[e], h[8 * i + 2 * e], h[8 * i + 2 * e + 1]);
     }
@@ -146,7 +147,7 @@ WS_DEV float scale_rows(u32 q, u32 lane, float c) {
         u32 r[4];
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) r[e] = e4m3x4_of_f16x2(mul_f16x2(h[8 * i + 2 * e], by), mul_f16x2(h[8 * i + 2 * e + 1], by));
-        store_shared_16(q + swizzled<kPitch>(row, first + i), r[0], r[1], r[2], r[3]);
+        store_shared_16(at(i), r[0], r[1], r[2], r[3]);
     }
     return step;
 }

@@ -26,7 +26,7 @@ struct Params {
     float softmax_scale_log2;   // softmax_scale * log2(e)
     i32 tiles_per_unit, tiles_per_worker, total_tiles;   // split and its like; decode: tiles of a unit, CTAs of a team, units
     i32 row_tiles, section;                              // forward: query tiles of a head; heads that share the L2 at a time
-    const float* v_mean;                                 // forward with WS_PACKED: (B, Hkv, D), added to rows that see a key, or null
+    const float* v_mean;                                 // forward with WS_PACKED and WS_BLOCKS: (B, Hkv, D), added to rows that see a key, or null
 };
 
 #ifndef WS_OUT

@@ -4,17 +4,18 @@
 //
 // What it judges is all else: the consumers' code and arithmetic, the widening or transposition, the rings and their barriers, races included. What it cannot: what is left
 // undone while a product or a copy is under way, and the descriptors' bits that it does not read; nor the narrow accumulator of wgmma's FP8 products.
-// Wants WS_D, 64 or 128, and WS_WGS. Operands are WS_D bytes a row for scores, 128 for values.
+// Wants WS_D and WS_WGS. Operands of scores are rows of WS_D bytes, or of 128 and, from 256 on, more of them behind; of values rows of 128.
 #pragma once
 #include "half.cuh"
 #include "wgmma_f16.cuh"
 
-static_assert(WS_D == 64 || WS_D == 128, "rows of queries and keys that fit one swizzle");
-constexpr u32 kPlainPitch = WS_D, kPlainMask = WS_D == 128 ? 7 : 3, kPlainChunks = WS_D / 16;
+constexpr u32 kPlainPitch = WS_D < 128 ? WS_D : 128, kPlainMask = kPlainPitch == 128 ? 7 : 3, kPlainChunks = kPlainPitch / 16;
+constexpr u32 kCounted = 1, kColumns = 2;   // of a map
 
-// A tensor map as plain_tma_load reads it: address, strides over (batch, head, row), rows, those of a box, 16-byte chunks of each, whether copies are counted themselves.
-WS_DEV TensorMap plain_map(const u8* p, i64 b, i64 h, i64 s, i32 rows, u32 box, u32 chunks = kPlainChunks, u32 counted = 1) {
-    return TensorMap{{reinterpret_cast<u64>(p), static_cast<u64>(b), static_cast<u64>(h), static_cast<u64>(s), static_cast<u64>(rows), box, chunks, counted}};
+// A tensor map as plain_tma_load reads it: address, strides over (batch, head, row), rows, those of a box, 16-byte chunks of each, and what it is: kCounted where copies arrive
+// themselves, kColumns where columns are keys, of which a row has as many as its stride says.
+WS_DEV TensorMap plain_map(const u8* p, i64 b, i64 h, i64 s, i32 rows, u32 box, u32 chunks = kPlainChunks, u32 what = kCounted) {
+    return TensorMap{{reinterpret_cast<u64>(p), static_cast<u64>(b), static_cast<u64>(h), static_cast<u64>(s), static_cast<u64>(rows), box, chunks, what}};
 }
 
 // Copies arrive themselves, unless there is none, or unless their bytes were announced without an arrival: then one follows.
@@ -23,7 +24,7 @@ WS_DEV void plain_expect_tx(u32 bar, u32 bytes) {
 }
 WS_DEV void plain_expect_only(u32, u32) {}
 
-// One thread copies rows of 64 or 128 bytes, swizzled, zeros beyond the last, and arrives: of the boxes of queries only the last one of a row tile does.
+// One thread copies rows of 64 or 128 bytes, swizzled, zeros beyond the last, and arrives: of several boxes of one tile, or of one row tile's queries, only the last one does.
 WS_DEV void plain_tma_load(u32 smem, const TensorMap* map, u32 bar, i32 column, i32 first, i32 head, i32 b) {
     const u64(&m)[16] = map->opaque;
     const u8* from = reinterpret_cast<const u8*>(m[0]) + b * static_cast<i64>(m[1]) + head * static_cast<i64>(m[2]) + column;
@@ -32,10 +33,11 @@ WS_DEV void plain_tma_load(u32 smem, const TensorMap* map, u32 bar, i32 column, 
     for (i32 i = 0; i < chunks * box; ++i) {
         const i32 row = i / chunks, chunk = i % chunks;
         uint4 x = make_uint4(0, 0, 0, 0);
-        if (first + row < rows) x = reinterpret_cast<const uint4*>(from + (first + row) * static_cast<i64>(m[3]))[chunk];
+        if (first + row < rows && (!(m[7] & kColumns) || column < static_cast<i32>(m[3]))) x = reinterpret_cast<const uint4*>(from + (first + row) * static_cast<i64>(m[3]))[chunk];
         store_shared_16(smem + (chunks == 8 ? swizzled<128>(row, chunk) : swizzled<64>(row, chunk)), x.x, x.y, x.z, x.w);
     }
-    if (m[7] && (box != 64 || first / 64 % WS_WGS == WS_WGS - 1)) mbarrier_arrive(bar);
+    const bool last = (m[7] & kColumns) || (column + 128 >= WS_D && (box != 64 || first / 64 % WS_WGS == WS_WGS - 1));
+    if ((m[7] & kCounted) && last) mbarrier_arrive(bar);
 }
 
 // The address behind a descriptor's low word, its leading offset, and the address of a byte, swizzled.
@@ -52,10 +54,16 @@ WS_DEV void plain_mma_pairs(u32* d, const u32 (&a)[4], u32 b0, u32 b1) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// A's operand of a warp: 16 of the warpgroup's 64 rows, 32 bytes of each.
+WS_DEV void plain_rows(u32 (&a)[4], u64 a_desc) {
+    const u32 lane = threadIdx.x % 32;
+    ldmatrix_x4(a, plain_swizzled<kPlainMask>(plain_start(a_desc) + (threadIdx.x % 128 / 32 * 16 + lane % 16) * kPlainPitch + lane / 16 * 16));
+}
+
 WS_DEV void plain_wgmma_pairs(u32 (&d)[32], u64 a_desc, u64 b_desc) {
     const u32 lane = threadIdx.x % 32, row = lane % 16, right = lane / 16 * 16;
     u32 a[4];
-    ldmatrix_x4(a, plain_swizzled<kPlainMask>(plain_start(a_desc) + (threadIdx.x % 128 / 32 * 16 + row) * kPlainPitch + right));
+    plain_rows(a, a_desc);
 #pragma unroll
     for (u32 n = 0; n < 8; ++n) {
         u32 b[4];   // keys 0-7, keys 8-15, then their next 16 bytes
@@ -114,6 +122,13 @@ WS_DEV void plain_wgmma(float (&d)[N], const u32 (&a)[4], u64 b_desc, i32 accumu
         mma_e4m3(d + 4 * n, a, b[0], b[2]);
         if (two) mma_e4m3(d + 4 * n + 4, a, b[1], b[3]);
     }
+}
+
+template <i32 N>
+WS_DEV void plain_wgmma(float (&d)[N], u64 a_desc, u64 b_desc, i32 accumulate) {
+    u32 a[4];
+    plain_rows(a, a_desc);
+    plain_wgmma(d, a, b_desc, accumulate);
 }
 
 WS_DEV void plain_prefetch(const TensorMap*) {}

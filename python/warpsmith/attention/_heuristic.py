@@ -45,6 +45,7 @@ class Choice:
     units: int = 0
     boxes: tuple = ()   # rows of q's and of k's and v's boxes, where the kernel takes tensor maps
     splits: int = 1
+    transposes: bool = False   # the kernel takes V^T, which a launch of transpose.cu makes before, in the first of its scratch
 
     @property
     def name(self):
@@ -161,6 +162,34 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
                   tiles_per_unit=per_unit, tiles_per_worker=share, total_tiles=total, partial_floats=partial, units=units)
 
 
+# Head dimension, causal: row tiles of 128 queries that read each tile of V; of outputs alone, the same with scales by block, with log-sum-exps.
+TRANSPOSES = {(128, False): (24, 32, 32), (128, True): (32, 128, 128), (256, False): (16, 32, 16), (256, True): (32, 32, 64)}
+MOST_TRANSPOSED = 1 << 28   # bytes of V^T: scratch that a call may ask for
+
+
+def transposes(s):
+    """Whether V^T is made once, before, instead of in shared memory for each row tile: where so many read each tile of V that the launch costs less."""
+    if s.packed or s.D == 64 or s.B * s.Hkv > 65535 or transposed_bytes(s) > MOST_TRANSPOSED:
+        return False
+    return s.group * ceil_div(s.Sq, 128) >= TRANSPOSES[s.D, s.causal][2 if s.lse else 0 if s.plain else 1]
+
+
+def transposition(s):
+    """The launch of transpose.cu that makes V^T, (B, Hkv, D, keys in whole tiles of 128)."""
+    return Choice("transpose", (("WS_D", s.D),), (ceil_div(s.Sk, 128), s.Hkv * s.B, 1), 2 * s.D, 0)
+
+
+def transposed_bytes(s):
+    """Of that V^T."""
+    return s.B * s.Hkv * s.D * 128 * ceil_div(s.Sk, 128)
+
+
+def _scratch(s, floats=0):
+    """What a Choice says of scratch: V^T, where it is made before, then so many floats."""
+    made = transposes(s)
+    return dict(transposes=made, partial_floats=(transposed_bytes(s) // 4 if made else 0) + floats)
+
+
 FORWARD = {64: dict(wgs=3, poly=0, keep=0), 128: dict(wgs=3, poly=0, keep=0), 256: dict(wgs=2, poly=0, keep=0)}
 
 
@@ -178,7 +207,7 @@ def forward_stages(D, packed, causal):
 
 def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, l2_bytes=None, trace=0, stages=None, plain=None):
     """Many queries over many keys."""
-    f = FORWARD[s.D]
+    f, v_t = FORWARD[s.D], s.packed or transposes(s)
     tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
     if s.D == 64 and not wgs:
         # Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
@@ -192,11 +221,11 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
     plain = s.plain and not (s.D == 128 and not s.causal and s.Sk <= 2048) if plain is None else plain
     tiles = tiles_of(wgs)
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
-    # Consumers in turns: 2 to 8% faster causal and at D 256 (where V comes packed causal only), 1 to 2% slower elsewhere.
-    if (s.causal and not serial or s.D == 256 and not s.packed) if turns is None else turns:
+    # Consumers in turns: 2 to 8% faster causal and at D 256 (where V^T comes causal only), 1 to 2% slower elsewhere.
+    if (s.causal and not serial or s.D == 256 and not v_t) if turns is None else turns:
         defines["WS_TURNS"] = 1
-    # Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. Packed V leaves room for twice.
-    if (s.D == 256 or s.D == 128 and not s.causal and not (s.packed and s.Sk > 2048)) if wide is None else wide:
+    # Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. V^T leaves room for twice.
+    if (s.D == 256 or s.D == 128 and not s.causal and not (v_t and s.Sk > 2048)) if wide is None else wide:
         defines["WS_WIDE"] = 1
     if serial:
         defines["WS_SERIAL"] = 1
@@ -209,12 +238,14 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
-    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, s.packed, s.causal, stages, s.wide),
-                  row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, l2_bytes), boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
+    return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, v_t, s.causal, stages, s.wide),
+                  row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, l2_bytes), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
 
 
 def _layouts(s, plain):
     """What the kernels for many queries are told of their tensors. plain: scales of whole heads, which V's own layout says already where it is packed."""
+    if transposes(s):
+        return {"WS_PACKED": 1, "WS_BLOCKS": 0} if plain else {"WS_PACKED": 1}
     defines = {"WS_PACKED": 1} if s.packed else {} if plain else {"WS_BLOCKS": 1}
     return {**defines, "WS_WIDEQ": 1} if s.wide else defines
 
@@ -267,10 +298,11 @@ def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
                   boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
 
 
-def forward_e4m3_shared(wgs, plain=True, packed=False):
+def forward_e4m3_shared(wgs, blocks=False, v_t=False, D=128):
     """Mirrors the shared-memory map of forward_e4m3.cu: slots of Q, of K, of V and of V^T (with ones behind), barriers, scales of tiles, and what consumers are told of row tiles."""
-    tiles = (4 + (0 if packed else 2)) * 128 * 128 + 4 * (128 * 128 + 1024)
-    return 2 * 64 * wgs * 128 + tiles + 256 + (0 if plain and not packed else 64) + 2 * 32
+    k, vt = (3, 2) if D == 256 else (4, 4)
+    tiles = (k + (0 if v_t else 2)) * 128 * D + vt * (128 * D + 1024)
+    return 2 * 64 * wgs * D + tiles + 256 + (64 if blocks else 0) + 2 * 32
 
 
 FORWARD_E4M3 = {2: (1710, 2400), 3: (2300, 3200)}   # consumers, and cycles of a tile of keys, and of a row tile's start and end
@@ -285,20 +317,26 @@ def forward_e4m3_cycles(s, wgs, sms=SMS):
 
 
 def takes_forward_e4m3(s):
-    """Whether forward_e4m3.cu runs it: it makes no log-sum-exp."""
-    return s.D == 128 and not s.lse
+    """Whether forward_e4m3.cu runs it: it makes no log-sum-exp, and at D 256 takes V^T with scales of whole heads alone."""
+    return not s.lse and (s.D == 128 or s.D == 256 and s.plain and transposes(s))
+
+
+def _over_made(s):
+    """Consumers over V^T that is made before. Causal, three are 3% faster than two where they do not have more rows that are not there."""
+    return 3 if s.D == 128 and s.causal and 100 * 192 * ceil_div(s.Sq, 192) < 103 * 128 * ceil_div(s.Sq, 128) else 2
 
 
 def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
-    """Many queries over many keys at D 128, with any scales, packed or not, and no log-sum-exp."""
-    wgs = wgs or min(FORWARD_E4M3, key=lambda n: (forward_e4m3_cycles(s, n, sms), n))
-    defines = dict(WS_D=128, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
+    """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp."""
+    blocks, made = s.packed or not s.plain, transposes(s)
+    wgs = wgs or (_over_made(s) if made and s.plain else min(FORWARD_E4M3, key=lambda n: (forward_e4m3_cycles(s, n, sms), n)))
+    defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     defines.update(_layouts(s, s.plain))
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
-    return Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, s.plain, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs),
-                  section=_section(s), boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
+    return Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, blocks, s.packed or made, s.D), row_tiles=ceil_div(s.Sq, 64 * wgs),
+                  section=_section(s), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
 
 
 def choose_many(s, sms=SMS):

@@ -14,7 +14,7 @@ try:   # a wheel carries most instances
 except ImportError:
     _embedded = None
 
-ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward", "forward_f16": "attention_forward_f16", "forward_e4m3": "attention_forward_e4m3", "ragged": "attention_ragged", "portable": "attention_portable", "pack": "attention_pack"}
+ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward", "forward_f16": "attention_forward_f16", "forward_e4m3": "attention_forward_e4m3", "ragged": "attention_ragged", "portable": "attention_portable", "pack": "attention_pack", "transpose": "attention_transpose"}
 _lock = threading.Lock()
 _loaded = {}
 

@@ -1,4 +1,4 @@
-"""The host's mirrors of the structs that kernels take: params.cuh, ragged.cu, quantise.cu and pack.cu in kernels/attention/hopper."""
+"""The host's mirrors of the structs that kernels take: params.cuh, ragged.cu, quantise.cu, pack.cu and transpose.cu in kernels/attention/hopper."""
 import ctypes
 from ctypes import c_float, c_int32, c_int64, c_uint64
 
@@ -41,6 +41,11 @@ class Pack(ctypes.Structure):
 class Packs(ctypes.Structure):
     """Up to three tensors that are packed together."""
     _fields_ = [("of", Pack * 3)]
+
+
+class Values(ctypes.Structure):
+    """What transpose.cu is told of V and V^T."""
+    _fields_ = [(n, c_uint64) for n in ("v", "v_t")] + [(f"v_{d}", c_int64) for d in "bhs"] + [(n, c_int32) for n in ("H", "S")]
 
 
 class TensorMap(ctypes.Structure):

@@ -11,7 +11,7 @@ import struct
 import torch
 
 from . import _arguments, _driver, _heuristic, _kernels, _memory
-from ._params import Params, aligned_tensor_maps
+from ._params import Params, Values, aligned_tensor_maps
 
 _LOG2E = math.log2(math.e)
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)   # a torch without CUDA can still be imported
@@ -97,11 +97,15 @@ class DensePlan:
         p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
         p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
         p.row_tiles, p.section = c.row_tiles, c.section
+        self.traced = ("WS_TRACE", 1) in c.defines
+        self.transposition = _Transposition(shape, v, self.index) if c.transposes else None
+        if c.transposes:
+            v = torch.empty((B, Hkv, D, 128 * _heuristic.ceil_div(Sk, 128)), dtype=torch.uint8, device="meta")   # as it comes to the kernel
         self.maps = None
         if c.boxes:
             self.raw, self.maps = aligned_tensor_maps(3)
             self.mapped = 1 if shape.wide else 0   # queries of 16 bits are not loaded by boxes: the map of keys takes their place
-            self.map_shapes = [_map_shape(x, rows) for x, rows in zip((k if shape.wide else q, k, v), (c.boxes[self.mapped], c.boxes[1], D if packed else c.boxes[1]))]
+            self.map_shapes = [_map_shape(x, rows) for x, rows in zip((k if shape.wide else q, k, v), (c.boxes[self.mapped], c.boxes[1], D if packed or c.transposes else c.boxes[1]))]
             self.encoded = [None] * 3
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p] + (self.maps or []))
 
@@ -115,13 +119,19 @@ class DensePlan:
         out = torch.empty_like(self.out)
         lse = torch.empty_like(self.lse) if self.lse is not None else None
         stream = _current_stream(self.index)
-        partial = arrived = None
+        scratch, arrived = 0, None
         if c.partial_floats:
-            partial = self.partial = torch.empty(c.partial_floats, dtype=torch.float32, device=self.device)
+            partial = torch.empty(c.partial_floats, dtype=torch.float32, device=self.device)
+            scratch = partial.data_ptr()
+            if self.traced:
+                self.partial = partial
             if c.units:
                 arrived = _memory.counters(c.units, self.device, stream)
+        if self.transposition:
+            self.transposition(d, scratch, stream)
+            d, scratch = scratch, scratch + self.transposition.bytes
         pack_addresses(self.params, 0, a, b, d, 0 if qs is None else qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
-                        0 if partial is None else partial.data_ptr(), 0 if arrived is None else arrived.data_ptr())
+                        scratch, 0 if arrived is None else arrived.data_ptr())
         self.params.v_mean = mean
         if self.maps:
             for i, at in enumerate((b if self.mapped else a, b, d)):
@@ -139,7 +149,26 @@ class DensePlan:
         maps = [(d, st, b) for d, st, b in self.map_shapes] if self.maps else None
         partial = _memory.like_one(torch.float32, self.device, (c.partial_floats,)) if c.partial_floats else None
         grid = tuple(c.grid) + (1,) * (3 - len(c.grid))
-        return launcher.add(tensors, options, self.kernel.function, grid, c.block, c.shared_bytes, bytes(self.params), maps, self.out, self.lse, partial, c.units, self.index)
+        return launcher.add(tensors, options, self.kernel.function, grid, c.block, c.shared_bytes, bytes(self.params), maps, self.out, self.lse, partial, c.units, self.index, None,
+                            self.transposition and self.transposition.taught())
+
+
+class _Transposition:
+    """V^T, by a launch of its own."""
+
+    def __init__(self, shape, v, index):
+        self.choice, self.bytes = c, _ = _heuristic.transposition(shape), _heuristic.transposed_bytes(shape)
+        self.kernel = _kernels.kernel(c, index)
+        self.values = Values(v_b=v.stride(0), v_h=v.stride(1), v_s=v.stride(2), H=shape.Hkv, S=shape.Sk)
+        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.values])
+
+    def __call__(self, v, v_t, stream):
+        self.values.v, self.values.v_t = v, v_t
+        self.launch(stream)
+
+    def taught(self):
+        """For `_native`."""
+        return self.kernel.function, self.choice.grid, self.choice.block, bytes(self.values)
 
 
 def _map_shape(x, rows):
