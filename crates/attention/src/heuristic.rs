@@ -468,24 +468,42 @@ fn forward_f16_shared(groups: u32, packed: bool) -> u32 {
     }
 }
 
-/// (tiles of keys, row tiles) of the SM that has most to do with so many consumers, roughly: causal row tiles are shared out evenly, but none is
-/// divided.
+/// (tiles of keys, row tiles) of the SM that has most to do with so many consumers.
 fn busiest(s: &Shape, groups: u32, sms: u32) -> (u64, u64) {
-    let rows = 64 * groups;
-    let of_rows = u64::from(row_tiles(s, groups).div_ceil(sms));
+    let (rows, heads) = (64 * groups, s.heads_kv * s.group * s.batch);
+    let of_rows = row_tiles(s, groups).div_ceil(sms);
     let of_keys = match s.mask {
-        Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * of_rows,
+        Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * u64::from(of_rows),
         Mask::Causal => {
-            let length = |tile: u32| {
+            let lengths = (0..s.seqlen_q.div_ceil(rows)).rev().map(|tile| {
                 let last = s.seqlen_q.min((tile + 1).saturating_mul(rows));
                 u64::from((s.seqlen_k + last).saturating_sub(s.seqlen_q).div_ceil(128))
-            };
-            let tiles = s.seqlen_q.div_ceil(rows);
-            let all = (0..tiles).map(length).sum::<u64>() * u64::from(s.heads_kv * s.group) * u64::from(s.batch);
-            length(tiles.saturating_sub(1)).max(all.div_ceil(u64::from(sms)))
+            });
+            if of_rows > 16 {
+                // Shared out evenly, but none is divided.
+                let longest = lengths.clone().next().unwrap_or(0);
+                longest.max((lengths.sum::<u64>() * u64::from(heads)).div_ceil(u64::from(sms)))
+            } else {
+                busiest_in_rounds(lengths, heads, section(s), sms)
+            }
         }
     };
-    (of_keys, of_rows)
+    (of_keys, u64::from(of_rows))
+}
+
+/// As work_of of forward_work.cuh shares them out: by sections of heads, the longest first, rounds forwards and backwards in turn.
+fn busiest_in_rounds(lengths: impl Iterator<Item = u64> + Clone, heads: u32, section: u32, sms: u32) -> u64 {
+    let mut tiles = vec![0; sms as usize];
+    let order = (0..heads).step_by(section as usize).flat_map(|first| {
+        let together = section.min(heads - first) as usize;
+        lengths.clone().flat_map(move |length| std::iter::repeat_n(length, together))
+    });
+    for (i, length) in order.enumerate() {
+        let (round, at) = (i / tiles.len(), i % tiles.len());
+        let sm = if round % 2 == 1 { tiles.len() - 1 - at } else { at };
+        tiles[sm] += length;
+    }
+    tiles.into_iter().max().unwrap_or(0)
 }
 
 /// How long the busiest SM works, in cycles.
@@ -525,12 +543,16 @@ fn forward_e4m3_shared(s: &Shape, groups: u32) -> u32 {
 
 /// How long the busiest SM works, in cycles: tiles of keys, and row tiles' starts and ends.
 fn forward_e4m3_cycles(s: &Shape, groups: u32, sms: u32) -> u64 {
-    // Without a mask and scales by block they take two tiles of keys at a time.
-    let (of_keys, of_rows) = match (groups, s.mask == Mask::Full && s.plain && !s.packed) {
-        (2, true) => (1580, 2400),
-        (2, false) => (1710, 2400),
-        (_, true) => (2230, 3200),
-        (_, false) => (2300, 3200),
+    // Without scales by block they take two tiles of keys at a time.
+    let by_two = s.plain && !s.packed;
+    let (of_keys, of_rows) = match (groups, by_two, s.mask) {
+        (2, false, _) => (1710, 2400),
+        (_, false, Mask::Full) => (2300, 3200),
+        (_, false, Mask::Causal) => (2140, 2980),
+        (2, true, Mask::Full) => (1580, 2400),
+        (_, true, Mask::Full) => (2230, 3200),
+        (2, true, Mask::Causal) => (1600, 2600),
+        (_, true, Mask::Causal) => (2160, 3260),
     };
     let (tiles, row_tiles) = busiest(s, groups, sms);
     of_keys * tiles + of_rows * row_tiles
@@ -541,22 +563,10 @@ fn takes_forward_e4m3(s: &Shape) -> bool {
     !s.lse && (s.head_dim == 128 || s.head_dim == 256 && s.plain && transposes(s))
 }
 
-/// Consumers over V^T that is made before. Causal, three are 3% faster than two where they do not have more rows that are not there.
-fn groups_over_made(s: &Shape) -> u32 {
-    let rows = |rows: u32| u64::from(rows) * u64::from(s.seqlen_q.div_ceil(rows));
-    let three = s.head_dim == 128 && s.mask == Mask::Causal && 100 * rows(192) < 103 * rows(128);
-    if three { 3 } else { 2 }
-}
-
 /// Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp.
 fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
-    let groups = if s.plain && transposes(s) {
-        groups_over_made(s)
-    } else if forward_e4m3_cycles(s, 2, sms) <= forward_e4m3_cycles(s, 3, sms) {
-        2
-    } else {
-        3
-    };
+    let two = s.head_dim == 256 || s.mask == Mask::Full && s.plain && transposes(s); // over V^T three are slower
+    let groups = if two || forward_e4m3_cycles(s, 2, sms) <= forward_e4m3_cycles(s, 3, sms) { 2 } else { 3 };
     let mut defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
     defines.extend(layouts(s, s.plain));
     let ctas = row_tiles(s, groups).min(sms);

@@ -101,7 +101,7 @@ constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D;
 constexpr i32 kQStages = WS_QSTAGES, kStages = WS_KSTAGES, kVtStages = WS_VSTAGES;
 constexpr i32 kVStages = kPacked ? 0 : 2;
 static_assert(kQStages >= 1 && kQStages <= 2 && kStages <= 8 && kVtStages <= 8, "stages: room for barriers");
-constexpr i32 kTransposers = 2, kStep = 1;   // warps; tiles of keys at a time
+constexpr i32 kTransposers = 2, kWhole = 1;   // warps; tiles of keys at a time
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 232, kProducerRegisters = WGS == 2 ? 40 : 32;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");

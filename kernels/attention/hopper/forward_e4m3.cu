@@ -14,8 +14,8 @@
 //     WS_PACKED:  V^T is there (pack_kv, transpose.cu), and nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full. WS_WIDEQ: Q by the consumers, from bf16 or f16 (queries.cuh)
 //     consumers:  q_full -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | codes of weights | vt_full -> T = P V -> vt_empty | O = O + T
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all rows see, which comes
-//   before all. Where V's scale is one, a step is two tiles (behind the mask over V^T alone): half of the folding and of the barriers; the second tile's scores are made while the
-//   largest of the first is looked for.
+//   before all. Where V's scale is one, a step is two tiles: half of the folding and of the barriers; the second tile's scores are made while the largest of the first is looked for.
+//   Behind the mask steps of one tile come first, where the tiles that a consumer sees are odd or some are hidden from it (4x16x4096x128 causal 338 to 353 us by one tile, 324 to 337 so).
 //
 // Arithmetic, and its error:
 //   Scores   are f16 pairs (pairs.cuh): half the registers of f32, and beside wgmma with f32 accumulators every instruction at half rate takes 4.0 cycles, beside this 2.2.
@@ -39,7 +39,7 @@
 //   weights by multiplication with a parabola and conversion 597 to 625; by an addition of bits and conversion, all 571, a quarter on the MUFU 566, three quarters 591; slices of 48
 //   dimensions 546 to 556 where two of 64 have 526. On 2026-11-23, beside two tiles to a step (523 to 537 where one has 550): two consumers, each tile's scores asked for under the
 //   weights of the one before 595 to 600; references made of each step's own maxima, outputs folded with a factor, so that the largest weight of every step is exact 559 to 564
-//   (relF 0.985 instead of 1.013 of FA3's); causal by two tiles 339 to 347 (324), 2% faster at 16,384 keys alone. D 256 with two consumers,
+//   (relF 0.985 instead of 1.013 of FA3's); causal by two tiles without steps of one before 339 to 347 (324), 2% faster at 16,384 keys alone. D 256 with two consumers,
 //   4x8x4096: 516 to 583, 301 to 332 (forward.cu 497 to 524, 290 to 298): shared memory bounds both.
 // Losers over V^T, the same day, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
 //   2033, though in 4% fewer cycles on a cool card; the first tile's values under the second's weights 526, 1932; three consumers 530, 1970; a quarter, three eighths, half of the weights
@@ -47,6 +47,9 @@
 //   515; the first tile's values early 476 to 482. Both: clusters of two row tiles with K and V^T by multicast, 3 to 5% slower (557 instead of 536 at D 128, 523 instead of 502 with forward.cu
 //   at D 256): the L2 does not bound it; V^T made by all CTAs together, in registers, by two warps beside the consumers, who wait for its tiles: 1 to 4% slower than a launch of its own,
 //   15% at 1,024 keys, as it takes 110 us instead of 17.
+// Losers beside scales by block or behind the mask, 2026-11-23, us: two tiles to a step whose scales differ, D 128 4x16x4096 586 (562), causal 339 (336); the same at D 256, where forward.cu has
+//   473, 518, as ptxas serialises its products; queries of 16 bits quantised ahead by the producers 598 (572); rows of Q scaled a row tile ahead by the producers, 4x8x4096x256 causal
+//   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18%; V prefetched into the L2 by the launch that makes V^T, alike.
 // PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
 #include "params.cuh"
@@ -90,7 +93,8 @@ constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;
 constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of ones behind it
 constexpr i32 kQStages = 2, kStages = D == 256 ? 3 : 4, kVStages = kPacked ? 0 : 2, kVtStages = D == 256 ? 2 : 4;
 constexpr i32 kTransposers = 2;   // warps
-constexpr i32 kStep = kBlocks || (WS_CAUSAL && !kPacked) ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles, and behind the mask a second one is often for nothing
+constexpr i32 kStep = kBlocks ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles
+constexpr i32 kWhole = WS_CAUSAL ? 1 : kStep;   // of which a row tile has a multiple: behind the mask a step of one tile comes first where there is an odd one
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : D == 256 ? 240 : 216, kProducerRegisters = WGS == 3 ? 32 : D == 256 ? 24 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
@@ -112,12 +116,12 @@ constexpr bool kBothAtOnce = kStep == 1 || WGS == 2;   // products of values
 constexpr i32 kSlices = D / 64, kWays = kSlices > 2 ? 2 : 1;   // of dimensions; accumulators for all but the last
 constexpr i32 kSums = D / 2, kOutputs = kSums + 2;   // a thread's dimensions of two rows, then each row's sum
 
-// T = P V over a step's tiles for 64 of the head's dimensions, from `first` on (N 36: and P 1), issued, not waited for. vt: low words of descriptors.
-template <int N>
-WS_DEV void issue_values(float (&t)[N], const u32 (&p)[kStep][KEYS / 8], const u32 (&vt)[kStep], u32 first) {
+// T = P V over kTiles tiles for 64 of the head's dimensions, from `first` on (N 36: and P 1), issued, not waited for. vt: low words of descriptors.
+template <int N, i32 kTiles>
+WS_DEV void issue_values(float (&t)[N], const u32 (&p)[kTiles][KEYS / 8], const u32 (&vt)[kTiles], u32 first) {
     wgmma_fence();
 #pragma unroll
-    for (i32 i = 0; i < kStep * KEYS / 32; ++i) {
+    for (i32 i = 0; i < kTiles * KEYS / 32; ++i) {
         const i32 h = i / (KEYS / 32), k = i % (KEYS / 32);
         const u32 a[4] = {p[h][4 * k], p[h][4 * k + 1], p[h][4 * k + 2], p[h][4 * k + 3]};
         wgmma(t, a, desc_at<128>(vt[h], first * 128 + k * 32), i != 0);
@@ -165,14 +169,37 @@ WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u3
     }
 }
 
-// What a thread keeps of its two rows.
+// Behind the mask, two tiles to a step and one: 160 registers are few, so what is seldom wanted is made anew where it is.
+constexpr bool kAnew = WS_CAUSAL && kStep == 2;
+
+// A consumer's thread of 128. kAnew: read anew each time.
+WS_DEV u32 anew(u32 thread) {
+    if (kAnew) {
+        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+        thread %= 128;
+    }
+    return thread;
+}
+
+// Consumer::marks of a row tile's tiles, `looks` of whose first ones give references.
+WS_DEV u32 marks_of(i32 tiles, i32 clear, i32 looks) {
+    const i32 whole = max(0, clear) / KEYS, masked = tiles - whole;   // behind the first one the masked ones come, which is one itself if none is whole
+    return (0x55555555u & ((4u << 2 * masked) - 4)) | (whole == 0) | (0xAAAAAAAAu & ((1u << 2 * looks) - 1));
+}
+
+// The first of its two rows.
+WS_DEV i32 own_row(const Work& w, u32 group, u32 thread) { return w.first_row + static_cast<i32>(64 * group + thread / 32 * 16 + thread % 32 / 4); }
+
+// What a thread keeps of its two rows, and where its group is among the row tile's tiles of keys.
 struct Consumer {
     float o[kOutputs];
-
-    WS_DEV_MEMBER void reset() {
-#pragma unroll
-        for (i32 i = 0; i < kOutputs; ++i) o[i] = 0.0f;
-    }
+    u32 c0, c1, b0, b1;   // negative factors of scores, and what their t begins with
+    float step0, step1;   // kBlocks: c without K's scale
+    bool k_there;         // the next tile was seen earlier: a wait costs 80 cycles where there is nothing to wait for
+    u32 record, group, q_desc;
+    i32 j;       // tiles so far
+    i32 left;    // kAnew: instead of j, those that are left; and two bits of each of the next ones, the next one's lowest: whether it is not wholly seen, whether its maxima become references
+    u32 marks;
 
     WS_DEV_MEMBER void scale_output(float a0, float a1) {
 #pragma unroll
@@ -185,17 +212,127 @@ struct Consumer {
         o[kSums + 1] *= a1;
     }
 
+    WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks >>= 2 * tiles; }
+
+    // So many tiles, not looked at.
+    WS_DEV_MEMBER void pass_over(const Rings& io, Place& n, i32 tiles) {
+#pragma unroll 1
+        for (; tiles > 0; --tiles, ++n) {
+            io.pass_over(n);
+            skip(1);
+            k_there = false;
+        }
+    }
+
     // 64 dimensions.
     template <i32 N>
     WS_DEV_MEMBER void fold(const float (&x)[N], i32 first, float v_scale) {
 #pragma unroll
         for (i32 i = 0; i < 32; ++i) o[first + i] = kBlocks ? fmaf(x[i], v_scale, o[first + i]) : o[first + i] + x[i];
     }
+
+    // The next kTiles tiles. clear: the key from which on a mask is wanted. row0: the first of the thread's rows. (kAnew: none is wanted, nor w.)
+    template <i32 kTiles>
+    WS_DEV_MEMBER void step(const Params& p, const Rings& io, Place& n, const Work& w, i32 clear, i32 row0, u32 lane4 LAPS_PARAMETERS) {
+        constexpr bool kSingle = kTiles < kStep;
+        const Bars& bars = io.bars;
+        const Place now = n;
+        mbarrier_wait_unless(k_there, bars.k_full(k_slot(n)), k_phase(n));
+        LAP(0);
+        Pairs s[kTiles];
+        u32 pr[kTiles][KEYS / 8];
+        issue_scores(s[0], q_desc, io.k_desc(n));
+        if (kTiles == 2) {
+            io.wait_k(n + 1);
+            issue_scores(s[kTiles - 1], q_desc, io.k_desc(n + 1));
+        }
+        if (kBlocks) {   // while the scores are made
+            const float k_scale = load_shared_f32(bars.k_scale(number(n)));
+            c0 = factor_pair(step0 * k_scale);
+            c1 = factor_pair(step1 * k_scale);
+        }
+        const bool v_there = !kSingle && mbarrier_test(bars.vt_full(vt_slot(n)), vt_phase(n));
+        u32 top0, top1;
+#pragma unroll
+        for (i32 h = 0; h < kTiles; ++h) {   // the second tile's scores are made meanwhile
+            if (h + 1 < kTiles) wgmma_wait<1>();
+            else wgmma_wait<0>();
+            pin(s[h]);
+            if (h == 0) LAP(1);
+            io.release_k(n + h);
+            if (kAnew) {
+                if (marks & 1u << 2 * h) {
+                    const Work x = told(record).w;
+                    const u32 thread = anew(0);
+                    hide_unseen(s[h], p, x.keys_at(x.tiles - left + h), own_row(x, group, thread), thread % 4);
+                }
+            } else {
+                const i32 t = w.keys_at(j + h);
+                if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
+            }
+            largest_scores(s[h], h > 0, top0, top1);
+        }
+        if (!__all_sync(0xFFFFFFFFu, (kAnew ? !(marks & 2) : j >= WS_LOOKS) && none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) {
+            const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
+            if (D == 128 || (kAnew ? left < told(record).w.tiles : j > 0)) scale_output(a0, a1);
+            else scale_sums(a0, a1);   // nothing is there yet; but a factor which is no number has to reach the output
+        }
+#pragma unroll
+        for (i32 h = 0; h < kTiles; ++h) {
+            weigh(s[h], pr[h], c0, c1, b0, b1);
+            pin(pr[h]);
+        }
+        LAP(2);
+        mbarrier_wait_unless(v_there, bars.vt_full(vt_slot(n)), vt_phase(n));
+        LAP(3);
+        if (kTiles == 2) io.wait_vt(n + 1);
+        u32 vt[kTiles];
+#pragma unroll
+        for (i32 h = 0; h < kTiles; ++h) vt[h] = io.vt_desc(n + h);
+        const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f;
+        // By 64 dimensions: each is folded while the next runs, with the last of which the sums come; or, where that takes too many registers, before.
+        // PERF: a step of one where others are of two has fewer accumulators: with as many ptxas 13.0 spills 30 to 90 registers in the loop of two.
+        constexpr bool kBoth = kBothAtOnce && !kSingle;
+        constexpr i32 kSome = kSingle ? 1 : kWays;
+        float some[kSome][32], last[36];
+        float(&first)[32] = kSingle && WGS == 3 ? *reinterpret_cast<float(*)[32]>(last) : some[0];
+        issue_values(first, pr, vt, 0);
+#pragma unroll
+        for (i32 i = 0; i < kSlices - 1; ++i) {
+            float(&done)[32] = i % kSome ? some[i % kSome] : first;
+            if (!kBoth) {
+                wgmma_wait<0>();
+                pin(done);
+                fold(done, 32 * i, v_scale);
+            }
+            if (i + 2 < kSlices) {
+                float(&next)[32] = (i + 1) % kSome ? some[(i + 1) % kSome] : first;
+                issue_values(next, pr, vt, 64 * (i + 1));
+            } else {
+                issue_values(last, pr, vt, D - 64);
+                n += kTiles;
+                skip(kTiles);
+                k_there = !kSingle && mbarrier_test(bars.k_full(k_slot(n)), k_phase(n));
+            }
+            if (kBoth) {
+                wgmma_wait<1>();
+                pin(done);
+                fold(done, 32 * i, v_scale);
+            }
+        }
+        wgmma_wait<0>();
+        pin(last);
+#pragma unroll
+        for (i32 h = 0; h < kTiles; ++h) io.release_vt(now + h);
+        fold(last, D / 2 - 32, v_scale);
+        o[kSums] += last[32];
+        o[kSums + 1] += last[34];
+        LAP(4);
+    }
 };
 
-WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
-    const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
-    const Rings io{bars, base, lane == 0};
+WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 own) {
+    const Rings io{bars, base, anew(own) % 32 == 0};
     Ring<kQStages> q;
     Place n{};
 #if WS_TRACE
@@ -204,138 +341,60 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 #endif
 #pragma unroll 1
     for (;;) {
+        Consumer me;
+        me.record = base + kRecords + q.slot * kRecordBytes, me.group = group;
         mbarrier_wait(bars.q_full(q.slot), q.phase);
-        const Told x = told(base + kRecords + q.slot * kRecordBytes);
+        const Told x = told(me.record);
         const Work& w = x.w;
         if (w.tiles < 0) break;
-        Consumer me;
-        me.reset();
+#pragma unroll
+        for (i32 i = 0; i < kOutputs; ++i) me.o[i] = 0.0f;
         if (w.tiles > 0) {
-            const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
+            const u32 thread = anew(own), warp = thread / 32, lane4 = thread % 4;
+            const i32 group_row = w.first_row + 64 * group, row0 = own_row(w, group, thread);
             const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch;
-            const float c = later_block(w, group) ? x.c_later : x.c;
-            float step0, step1;
-            prepare_rows(p, x, group_row + 16 * warp, q_at, lane, c, step0, step1);
-            u32 c0 = factor_pair(step0), c1 = factor_pair(step1), b0 = twice(kUnseen), b1 = b0;
+            prepare_rows(p, x, group_row + 16 * warp, q_at, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
+            me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1), me.b0 = me.b1 = twice(kUnseen);
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
-            const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
-            i32 j = 0;
+            me.q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
+            me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, clear, WS_LOOKS);
+            me.k_there = false;
             LAP(5);
             if (mine > 0) {
-                bool k_there = false, v_there = false;   // seen earlier: a wait costs 80 cycles where there is nothing to wait for
+                i32 hidden = w.tiles - mine;   // tiles that the group's rows do not see come behind the first one
+                if (kStep == 1 || WS_CAUSAL) {
+                    // Of two at a time: an odd one, and one before hidden ones.
 #pragma unroll 1
-                for (;;) {
-                    const Place now = n;
-                    mbarrier_wait_unless(k_there, bars.k_full(k_slot(n)), k_phase(n));
-                    LAP(0);
-                    Pairs s[kStep];
-                    u32 pr[kStep][KEYS / 8];
-                    issue_scores(s[0], q_desc, io.k_desc(n));
-                    if (kStep == 2) {
-                        io.wait_k(n + 1);
-                        issue_scores(s[kStep - 1], q_desc, io.k_desc(n + 1));
+                    for (i32 singles = kStep == 1 ? mine : hidden > 0 ? 2 - (mine & 1) : mine & 1; singles > 0; --singles) {
+                        me.step<1>(p, io, n, w, clear, row0, lane4 LAPS);
+                        if (WS_CAUSAL) me.pass_over(io, n, hidden), hidden = 0;
                     }
-                    if (kBlocks) {   // while the scores are made
-                        const float k_scale = load_shared_f32(bars.k_scale(number(n)));
-                        c0 = factor_pair(step0 * k_scale);
-                        c1 = factor_pair(step1 * k_scale);
-                    }
-                    v_there = mbarrier_test(bars.vt_full(vt_slot(n)), vt_phase(n));
-                    u32 top0, top1;
-#pragma unroll
-                    for (i32 h = 0; h < kStep; ++h) {   // the second tile's scores are made meanwhile
-                        if (h + 1 < kStep) wgmma_wait<1>();
-                        else wgmma_wait<0>();
-                        pin(s[h]);
-                        if (h == 0) LAP(1);
-                        io.release_k(n + h);
-                        const i32 t = w.keys_at(j + h);
-                        if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
-                        largest_scores(s[h], h > 0, top0, top1);
-                    }
-                    if (!__all_sync(0xFFFFFFFFu, j >= WS_LOOKS && none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) {
-                        const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
-                        if (D == 128 || j > 0) me.scale_output(a0, a1);
-                        else me.scale_sums(a0, a1);   // nothing is there yet; but a factor which is no number has to reach the output
-                    }
-#pragma unroll
-                    for (i32 h = 0; h < kStep; ++h) {
-                        weigh(s[h], pr[h], c0, c1, b0, b1);
-                        pin(pr[h]);
-                    }
-                    LAP(2);
-                    mbarrier_wait_unless(v_there, bars.vt_full(vt_slot(n)), vt_phase(n));
-                    LAP(3);
-                    if (kStep == 2) io.wait_vt(n + 1);
-                    u32 vt[kStep];
-#pragma unroll
-                    for (i32 h = 0; h < kStep; ++h) vt[h] = io.vt_desc(n + h);
-                    const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f;
-                    // By 64 dimensions: each is folded while the next runs, with the last of which the sums come; or, where that takes too many registers, before.
-                    float some[kWays][32], last[36];
-                    issue_values(some[0], pr, vt, 0);
-#pragma unroll
-                    for (i32 i = 0; i < kSlices - 1; ++i) {
-                        float(&done)[32] = some[i % kWays];
-                        if (!kBothAtOnce) {
-                            wgmma_wait<0>();
-                            pin(done);
-                            me.fold(done, 32 * i, v_scale);
-                        }
-                        if (i + 2 < kSlices) {
-                            issue_values(some[(i + 1) % kWays], pr, vt, 64 * (i + 1));
-                        } else {
-                            issue_values(last, pr, vt, D - 64);
-                            n += kStep;
-                            j += kStep;
-                            k_there = mbarrier_test(bars.k_full(k_slot(n)), k_phase(n));
-                        }
-                        if (kBothAtOnce) {
-                            wgmma_wait<1>();
-                            pin(done);
-                            me.fold(done, 32 * i, v_scale);
-                        }
-                    }
-                    wgmma_wait<0>();
-                    pin(last);
-#pragma unroll
-                    for (i32 h = 0; h < kStep; ++h) io.release_vt(now + h);
-                    me.fold(last, D / 2 - 32, v_scale);
-                    me.o[kSums] += last[32];
-                    me.o[kSums + 1] += last[34];
-                    LAP(4);
-                    if (WS_CAUSAL && kStep == 1 && j == 1) {   // tiles that the group's rows do not see; two at a time, hidden keys do as well
-#pragma unroll 1
-                        for (; j < w.tiles && w.keys_at(j) >= mine; ++j, ++n) {
-                            io.pass_over(n);
-                            k_there = false;
-                        }
-                    }
-                    if (j >= w.tiles) break;
                 }
-            }
+                if (kStep == 2) {
 #pragma unroll 1
-            for (; j < w.tiles; ++j, ++n) io.pass_over(n);
+                    while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2>(p, io, n, w, clear, row0, lane4 LAPS);
+                }
+            } else me.pass_over(io, n, w.tiles);
         }
-        const Told done = told(base + kRecords + q.slot * kRecordBytes);   // again: that costs less than its registers in the loop
+        const Told done = told(me.record);   // again: that costs less than its registers in the loop
         __syncwarp();
         io.release(bars.q_empty(q.slot));
         q.next();
 
-        const i32 row0 = done.w.first_row + 64 * group + 16 * warp + lane / 4;
+        const u32 thread = anew(own), lane4 = thread % 4;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 1];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : done.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : done.v_scale * rcp(sum1);
         if (kPacked && kBlocks) {   // V's mean
             add_mean(p, me.o, done.head / p.group, lane4, f0, f1, sum0 != 0.0f, sum1 != 0.0f);
             f0 = f1 = 1.0f;
         }
-        store_rows<4>(p, me.o, static_cast<i64>(done.head) * p.Sq, row0, lane4, f0, f1);
+        store_rows<4>(p, me.o, static_cast<i64>(done.head) * p.Sq, own_row(done.w, group, thread), lane4, f0, f1);
     }
 #if WS_TRACE
     const u64 ended = nanoseconds();
-    if (thread == 0) write_laps(p, group, laps, ended - began, number(n));
+    if (anew(own) == 0) write_laps(p, group, laps, ended - began, number(n));
 #endif
 }
 

@@ -67,7 +67,7 @@ constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = kAcross ? 
 constexpr u32 kHalf = kTileBytes + kOnesBytes;   // kAcross: V^T of 64 keys, 64 rows of dimensions, and eight of ones behind them
 constexpr u32 kVtBytes = kAcross ? 2 * kHalf : 2 * kTileBytes;
 constexpr i32 kQStages = 2, kStages = 4, kVStages = 2, kVtStages = 4;
-constexpr i32 kTransposers = 2, kStep = 1;   // warps, which widen here; tiles of keys at a time
+constexpr i32 kTransposers = 2, kWhole = 1;   // warps, which widen here; tiles of keys at a time
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 4 ? 104 : 216, kProducerRegisters = WGS == 4 ? 64 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");

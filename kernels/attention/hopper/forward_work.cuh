@@ -1,7 +1,7 @@
 // What forward.cu and forward_f16.cu share: the CTA's list of work, the warps that load and rewrite, where a consumer finds its tiles, the entry's body.
 //
 // Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
-// kVtBytes (a slot of V as consumers take it), kStep (tiles of keys that they take at a time), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
+// kVtBytes (a slot of V as consumers take it), kWhole (a row tile has a multiple of so many tiles of keys), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
 // (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kWideQ (they load Q themselves); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
@@ -35,7 +35,7 @@ WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
     w.head = bh % p.Hq;
     w.first_row = m * ROWS;
     const i32 last = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + min(p.Sq, w.first_row + ROWS)) : p.Sk;
-    w.tiles = last > 0 ? (last + KEYS * kStep - 1) / (KEYS * kStep) * kStep : 0;   // one tile more may lie behind all keys: it comes as zeros
+    w.tiles = last > 0 ? (last + KEYS * kWhole - 1) / (KEYS * kWhole) * kWhole : 0;   // one tile more may lie behind all keys: it comes as zeros
     w.first_tile = max(0, min(p.Sk, p.Sk - p.Sq + w.first_row + 1) / KEYS - 1);
     return true;
 }
@@ -218,8 +218,12 @@ WS_DEV void store_rows(const Params& p, const float (&o)[N], i64 at, i32 row0, u
 // Cycles of one warp of each consumer, by phase: K awaited, scores, softmax, V awaited, values and folding, all else; then the total in ns.
 #if WS_TRACE
 #define LAP(i) do { const u32 now = clock(); laps[i] += now - lap; lap = now; } while (0)
+#define LAPS_PARAMETERS , u32 (&laps)[6], u32& lap
+#define LAPS , laps, lap
 #else
 #define LAP(i)
+#define LAPS_PARAMETERS
+#define LAPS
 #endif
 
 #if WS_TRACE

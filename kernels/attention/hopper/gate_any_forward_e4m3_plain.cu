@@ -15,7 +15,7 @@
 //! set = { GROUPS = 2 }
 //! [budget]
 //! registers = 255
-//! spill_bytes = 2048
+//! spill_bytes = 4096
 //! [structs.p]
 //! bytes = 256
 //! align = 8

@@ -15,7 +15,7 @@
 //! set = { GROUPS = 3 }
 //! [budget]
 //! registers = 255
-//! spill_bytes = 2048
+//! spill_bytes = 4096
 //! [workspace.v_t]
 //! dtype = "u8"
 //! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]

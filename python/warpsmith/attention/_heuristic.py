@@ -267,13 +267,23 @@ FORWARD_F16 = {2: 1342, 4: 2055}   # consumers, and cycles of a tile of keys
 
 
 def busiest(s, wgs, sms=SMS):
-    """(tiles of keys, row tiles) of the SM that has most to do, roughly: causal row tiles are shared out evenly, but none is divided."""
+    """(tiles of keys, row tiles) of the SM that has most to do."""
     rows, heads = 64 * wgs, s.Hq * s.B
-    row_tiles = ceil_div(ceil_div(s.Sq, rows) * heads, sms)
+    count = ceil_div(s.Sq, rows)
+    row_tiles = ceil_div(count * heads, sms)
     if not s.causal:
         return ceil_div(s.Sk, 128) * row_tiles, row_tiles
-    lengths = [ceil_div(max(0, s.Sk - s.Sq + min(s.Sq, first + rows)), 128) for first in range(0, s.Sq, rows)]
-    return max(lengths[-1], ceil_div(sum(lengths) * heads, sms)), row_tiles
+    lengths = [ceil_div(max(0, s.Sk - s.Sq + min(s.Sq, first + rows)), 128) for first in reversed(range(0, s.Sq, rows))]
+    if row_tiles > 16:   # shared out evenly, but none is divided
+        return max(lengths[0], ceil_div(sum(lengths) * heads, sms)), row_tiles
+    # As work_of of forward_work.cuh shares them out: by sections of heads, the longest first, rounds forwards and backwards in turn.
+    section = _section(s)
+    order = [length for first in range(0, heads, section) for length in lengths for _ in range(min(section, heads - first))]
+    tiles = [0] * sms
+    for start in range(0, len(order), sms):
+        for i, length in enumerate(order[start:start + sms]):
+            tiles[sms - 1 - i if start // sms % 2 else i] += length
+    return max(tiles), row_tiles
 
 
 def forward_f16_cycles(s, wgs, sms=SMS):
@@ -305,13 +315,14 @@ def forward_e4m3_shared(wgs, blocks=False, v_t=False, D=128):
     return 2 * 64 * wgs * D + tiles + 256 + (64 if blocks else 0) + 2 * 32
 
 
-FORWARD_E4M3 = {2: (1710, 2400), 3: (2300, 3200)}   # consumers, and cycles of a tile of keys, and of a row tile's start and end
-FORWARD_E4M3_BY_TWO = {2: (1580, 2400), 3: (2230, 3200)}   # without a mask and scales by block they take two tiles of keys at a time
+# Consumers, and cycles of a tile of keys, and of a row tile's start and end: two tiles of keys at a time (without scales by block), causal.
+FORWARD_E4M3 = {(False, False): {2: (1710, 2400), 3: (2300, 3200)}, (False, True): {2: (1710, 2400), 3: (2140, 2980)},
+                (True, False): {2: (1580, 2400), 3: (2230, 3200)}, (True, True): {2: (1600, 2600), 3: (2160, 3260)}}
 
 
 def forward_e4m3_cycles(s, wgs, sms=SMS):
     """How long the busiest SM works."""
-    of_keys, of_rows = (FORWARD_E4M3 if s.causal or s.packed or not s.plain else FORWARD_E4M3_BY_TWO)[wgs]
+    of_keys, of_rows = FORWARD_E4M3[s.plain and not s.packed, s.causal][wgs]
     tiles, row_tiles = busiest(s, wgs, sms)
     return of_keys * tiles + of_rows * row_tiles
 
@@ -321,15 +332,11 @@ def takes_forward_e4m3(s):
     return not s.lse and (s.D == 128 or s.D == 256 and s.plain and transposes(s))
 
 
-def _over_made(s):
-    """Consumers over V^T that is made before. Causal, three are 3% faster than two where they do not have more rows that are not there."""
-    return 3 if s.D == 128 and s.causal and 100 * 192 * ceil_div(s.Sq, 192) < 103 * 128 * ceil_div(s.Sq, 128) else 2
-
-
 def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
     """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp."""
     blocks, made = s.packed or not s.plain, transposes(s)
-    wgs = wgs or (_over_made(s) if made and s.plain else min(FORWARD_E4M3, key=lambda n: (forward_e4m3_cycles(s, n, sms), n)))
+    two = s.D == 256 or made and s.plain and not s.causal   # consumers: over V^T three are slower
+    wgs = wgs or (2 if two else min((2, 3), key=lambda n: forward_e4m3_cycles(s, n, sms)))
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     defines.update(_layouts(s, s.plain))
     if trace:
