@@ -81,6 +81,10 @@ fn compile(root: &Path, compiler: &Compiler, target: &str, instance: &Instance) 
     };
     let compiled = compiler.compile(&request).map_err(|e| format!("{}: {e}", instance.name()))?;
     let artifact = compiled.map_err(|failure| format!("{}: {failure}", instance.name()))?;
+    // Registers run short by a hair, and a product waits for the one before: right, and 15% slower, which no test would see.
+    if let Some(serialised) = artifact.warnings.iter().find(|w| w.message.contains("instructions are serialized")) {
+        return Err(format!("{}: {}", instance.name(), serialised.message));
+    }
     if target.starts_with("compute_") {
         return Ok(artifact.ptx.into_bytes());
     }

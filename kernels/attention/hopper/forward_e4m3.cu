@@ -9,10 +9,10 @@
 // Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
 //     warp 3:     q_empty -> TMA Q -> q_raw        k_empty -> TMA K -> k_full
 //     warp 2:     v_empty -> TMA V -> v_full
-//     warp 0:     q_raw -> what consumers have to know of the row tile (Told) -> q_full
+//     warp 0:     q_empty -> what consumers have to know of the row tile (Told) -> q_full
 //     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
 //     WS_PACKED:  V^T is there (pack_kv, transpose.cu), and nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full. WS_WIDEQ: Q by the consumers, from bf16 or f16 (queries.cuh)
-//     consumers:  q_full -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | codes of weights | vt_full -> T = P V -> vt_empty | O = O + T
+//     consumers:  q_full, q_raw -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | codes of weights | vt_full -> T = P V -> vt_empty | O = O + T
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all rows see, which comes
 //   before all. Where V's scale is one, a step is two tiles: half of the folding and of the barriers; the second tile's scores are made while the largest of the first is looked for.
 //   Behind the mask steps of one tile come first, where the tiles that a consumer sees are odd or some are hidden from it (4x16x4096x128 causal 338 to 353 us by one tile, 324 to 337 so).
@@ -354,6 +354,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const i32 group_row = w.first_row + 64 * group, row0 = own_row(w, group, thread);
             const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch;
+            if (!kWideQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
             prepare_rows(p, x, group_row + 16 * warp, q_at, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
             me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1), me.b0 = me.b1 = twice(kUnseen);
             fence_async_shared();

@@ -10,9 +10,9 @@
 // Roles: group 0 loads and widens, groups 1 to WGS each own 64 rows of queries.
 //     warp 3:     q_empty -> TMA Q -> q_raw        k_empty -> TMA K -> k_full
 //     warp 2:     v_empty -> TMA V -> v_full
-//     warp 0:     q_raw -> what consumers have to know of the row tile (Told) -> q_full
+//     warp 0:     q_empty -> what consumers have to know of the row tile (Told) -> q_full
 //     warps 0, 1: v_full, vt_empty -> e4m3 to f16 (widen.cuh) -> vt_full (and v_empty)
-//     consumers:  q_full -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | weights in S's registers | vt_full -> O += P V -> vt_empty
+//     consumers:  q_full, q_raw -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | weights in S's registers | vt_full -> O += P V -> vt_empty
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile, which is busy for 78% of the time with four of them. Keys run
 //   from last to first, but for one tile that all rows see, which comes before all.
 //
@@ -174,6 +174,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const u32 q_at = base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch;
             const float c = later_block(w, group) ? x.c_later : x.c;
             float step0, step1;
+            if (!kWideQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
             prepare_rows(p, x, group_row + 16 * warp, q_at, lane, c, step0, step1);
             u32 c0 = factor_pair(step0), c1 = factor_pair(step1);
             fence_async_shared();

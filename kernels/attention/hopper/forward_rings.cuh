@@ -56,7 +56,7 @@ struct Bars {
     WS_DEV_MEMBER u32 v_empty(u32 i) const { return at + 32 + 8 * (3 * kBarsRoom + i); }
     WS_DEV_MEMBER u32 vt_full(u32 i) const { return at + 32 + 8 * (4 * kBarsRoom + i); }
     WS_DEV_MEMBER u32 vt_empty(u32 i) const { return at + 32 + 8 * (5 * kBarsRoom + i); }
-    // Q as it came, where consumers wait for more than that: behind the others, for rings of four.
+    // Q, where q_full says that consumers were told of their row tile: behind the others, for rings of four.
     WS_DEV_MEMBER u32 q_raw(u32 i) const { return at + 32 + 8 * (6 * kBarsRoom + i); }
     // Scales of the n-th tile of K and of V that this CTA works on.
     WS_DEV_MEMBER u32 k_scale(u32 n) const { return at + (kScales - kBars) + n % kScaleSlots * 4; }

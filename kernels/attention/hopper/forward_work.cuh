@@ -52,6 +52,9 @@ WS_DEV void announce(u32 bar) {
     else mbarrier_expect_tx(bar, kTileBytes);
 }
 
+// V^T of whole heads' scales is made by a kernel right before this one, which begins to be placed when all others have ended (transpose.cu): nothing else waits for it.
+constexpr bool kMade = kPacked && !kBlocks;
+
 WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars) {
     Ring<kQStages> q;
     Ring<kStages> k;
@@ -74,6 +77,7 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     };
     constexpr i32 kEarly = !kWideQ && kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
     for (i32 round = 0; work_of(p, round, w); ++round) {
+        if (!kMade && round == 0) wait_for_earlier_kernels();
         if (!kTold && w.tiles == 0) continue;
         const i32 kv_head = w.head / p.group;
         const u32 q_there = kTold ? bars.q_raw(q.slot) : bars.q_full(q.slot);
@@ -91,19 +95,16 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     }
 }
 
-// V^T of whole heads' scales is made by a kernel right before this one, which begins to be placed when all others have ended (transpose.cu): nothing else waits for it.
-constexpr bool kMade = kPacked && !kBlocks;
-
 // V does not wait for K's slots: it has a transposition before it. Packed, it needs none, and goes straight to where that would have put it. The scale of
 // the n-th tile takes the place of one eight before it, which has been read: the transposition, or this, waited for its slot of V^T.
 WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars) {
     Ring<kPacked ? kVtStages : kVStages> v;
     Work w;
-    if (kMade) wait_for_earlier_kernels();
 #if WS_BLOCKS
     u32 n = 0;
 #endif
     for (i32 round = 0; work_of(p, round, w); ++round) {
+        if (round == 0) wait_for_earlier_kernels();
         const i32 kv_head = w.head / p.group;
 #pragma unroll 1
         for (i32 i = 0; i < w.tiles; ++i) {
@@ -135,6 +136,7 @@ WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp
     Work w;
     u32 n = 0;
     for (i32 i = 0; work_of(p, i, w); ++i) {
+        if (!kMade && i == 0) wait_for_earlier_kernels();
         if (kTold) begin_rows(base, bars, q, &w, warp, lane);
         q.next();
         for (i32 t = 0; !kPacked && t < w.tiles; ++t) {
@@ -240,7 +242,8 @@ WS_DEV void write_laps(const Params& p, u32 group, const u32 (&laps)[6], u64 ns,
 }
 #endif
 
-// The entry's body: group 0 loads and rewrites, each other group is consume(base, bars, group, thread).
+// The entry's body: group 0 loads and rewrites, each other group is consume(base, bars, group, thread). Roles wait for earlier kernels once they know their first work: its
+// divisions are 1% of a launch of one row tile a CTA.
 template <typename Rewrite, typename Begin, typename Consume>
 WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorMap* k_map, const TensorMap* v_map, Rewrite rewrite, Begin begin_rows, Consume consume) {
     extern __shared__ __align__(1024) u8 smem[];
@@ -257,7 +260,6 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
     }
     __syncthreads();
     let_next_kernel_start();
-    if (!kMade) wait_for_earlier_kernels();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
         if (!kPacked ? thread / 32 < kTransposers : kTold && thread < 32) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite, begin_rows);
@@ -265,6 +267,7 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
         else if (thread == 96) produce_qk(p, q_map, k_map, base, bars);
     } else {
         registers_raise<kConsumerRegisters>();
+        if (!kMade) wait_for_earlier_kernels();   // PERF: whoever is told need not; but without it ptxas 13.0 serialises the products of an instance (C7511)
         consume(base, bars, group - 1, thread);
     }
 }

@@ -37,9 +37,10 @@ WS_DEV Told told(u32 from) {
 // Whether a group's rows are of the block of 128 queries behind that of the row tile's first one.
 WS_DEV bool later_block(const Work& w, u32 group) { return kBlocks && (w.first_row & 64) + 64 * group >= 128; }
 
-// By one warp. Scales are asked for before Q is waited for. v_scale: kBlocks, what outputs are to be multiplied by.
+// By one warp, while Q is on its way. v_scale: kBlocks, what outputs are to be multiplied by.
 WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 lane, float v_scale) {
     Told x{};
+    x.w.tiles = -1;
     if (w) {
         const i32 kv_head = w->head / p.group;
         const float* q_scales = p.q_scale + w->b * p.qs_b + w->head * p.qs_h;
@@ -48,18 +49,13 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
         const float q_scale = unit ? 1.0f : load_f32(q_scales + block * p.qs_t), later = unit ? 1.0f : kBlocks ? load_f32(q_scales + min(block + 1, last) * p.qs_t) : 0.0f;
         const float k_scale = kBlocks ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
         x.v_scale = kBlocks ? v_scale : load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
-        if (kWideQ) {
-            mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
-            if (w->tiles > 0) prefetch_rows(p, w->b * p.Hq + w->head, w->first_row, ROWS, lane);   // a row tile ahead of who reads them
-        } else mbarrier_wait(bars.q_raw(q.slot), q.phase);
         x.w = *w;
         x.head = w->b * p.Hq + w->head;
         x.c = score_factor(q_scale * k_scale * p.softmax_scale_log2);
         x.c_later = score_factor(later * p.softmax_scale_log2);
-    } else {
-        mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
-        x.w.tiles = -1;
     }
+    mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
+    if (kWideQ && x.w.tiles > 0) prefetch_rows(p, x.head, x.w.first_row, ROWS, lane);   // a row tile ahead of who reads them
     if (lane == 0) {
         tell(base + kRecords + q.slot * kRecordBytes, x);
         mbarrier_arrive(bars.q_full(q.slot));
