@@ -25,7 +25,11 @@ ROWS = [
     ((2, 8, 8, 2048, 2048, 128, True, True), "forward_e4m3"),
     ((2, 8, 8, 2048, 2048, 128, False, True, False, True), "forward"),   # with log-sum-exp
     ((1, 8, 8, 512, 512, 64, False, True, False, True), "tiny"),
-    ((8, 64, 2, 1, 16384, 64, False, True), "split"),
+    ((8, 64, 2, 1, 16384, 64, False, True), "decode"),   # 32 packed rows, 16 at a time
+    ((16, 32, 8, 16, 8192, 128, True, True), "split"),   # 64, over a large cache
+    ((8, 32, 8, 64, 4096, 128, True, True), "forward_e4m3"),
+    ((1, 32, 8, 64, 4096, 128, True, True), "decode"),   # 32 row tiles of one head would leave SMs idle
+    ((1, 8, 8, 257, 4096, 128, True, True), "forward_e4m3"),
     ((4, 16, 16, 4096, 4096, 128, True, True, False, True), "forward"),
     ((1, 8, 8, 16384, 16384, 256, False, True), "forward_e4m3"),
     ((1, 8, 8, 16384, 16384, 256, False, True, False, True), "forward"),
@@ -36,7 +40,7 @@ ROWS = [
     ((4, 32, 8, 1024, 4096, 256, True, True), "forward_e4m3"),
     ((1, 32, 8, 1, 131072, 128, False, True), "decode"),
     ((16, 32, 8, 4, 8192, 128, True, False), "decode"),
-    ((8, 64, 2, 1, 16384, 128, False, True), "split"),     # 32 packed rows
+    ((8, 64, 2, 1, 16384, 128, False, True), "decode"),
     ((4, 16, 16, 4096, 4096, 128, False, False), "forward_e4m3"),  # scales by block of tokens
     ((4, 16, 16, 4096, 4096, 128, False, False, False, True), "forward"),
     ((1, 8, 8, 512, 512, 64, False, False), "split"),

@@ -127,10 +127,57 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
     match (small, rows) {
         (Some(tiny), _) if s.plain => tiny,
         (_, ..=16) => choose_decode(s, sms),
-        (_, 17..=64) if s.seqlen_k > 1024 => choose_stream(s, sms),
-        (Some(_), _) => choose_split(s),
-        (None, _) => choose_many(s, sms),
+        (Some(_), _) if rows > 64 || s.seqlen_k <= 1024 => choose_split(s),
+        _ => choose_some(s, sms),
     }
+}
+
+/// More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head.
+fn choose_some(s: &Shape, sms: u32) -> Choice {
+    let rows = s.rows();
+    if rows > 256 {
+        return choose_many(s, sms);
+    }
+    let (many, decode) = (many_ns(s, sms), choose_decode(s, sms));
+    let ns = decode_ns(s, &decode);
+    let (least, best) = if ns < many { (ns, Some(decode)) } else { (many, None) };
+    let stream = (rows <= 64 && s.seqlen_k > 1024).then(|| choose_stream(s, sms));
+    stream.filter(|c| stream_ns(s, c) < least).or(best).unwrap_or_else(|| choose_many(s, sms))
+}
+
+/// Bytes of K and V.
+fn cache_bytes(s: &Shape) -> u64 {
+    2 * u64::from(s.batch * s.heads_kv) * u64::from(s.seqlen_k) * u64::from(s.head_dim)
+}
+
+/// About how long [`choose_decode`]'s takes, in nanoseconds on an H200: each 16 rows take the keys again, the first from memory.
+fn decode_ns(s: &Shape, c: &Choice) -> u64 {
+    // Bytes in a nanosecond that 132 SMs take with 16 rows.
+    let rate = match s.head_dim {
+        64 => 4600,
+        128 => 5500,
+        _ => 5700,
+    };
+    let (team, keys) = (c.tiles_per_worker, c.boxes.map_or(0, |(_, keys)| keys));
+    let tiles = c.total_tiles.div_ceil(c.grid[0] / team) * c.tiles_per_unit.div_ceil(team); // of a CTA
+    let of_cta = u64::from(tiles) * u64::from(2 * keys * s.head_dim);
+    6000 + (cache_bytes(s) / 4200).max(of_cta * u64::from(SMS) / rate)
+}
+
+/// The same of [`choose_stream`]'s: one warpgroup adds a unit's parts.
+fn stream_ns(s: &Shape, c: &Choice) -> u64 {
+    let parts = u64::from(c.tiles_per_unit.div_ceil(c.tiles_per_worker));
+    8000 + cache_bytes(s) / 3050 + u64::from(s.rows()) * (750 + parts * 35 * u64::from(s.head_dim) / 128)
+}
+
+/// The same of [`choose_many`]'s, at 1.75 GHz.
+fn many_ns(s: &Shape, sms: u32) -> u64 {
+    let cycles = match s.head_dim {
+        64 => forward_f16_cycles(s, 2, sms).min(forward_f16_cycles(s, 4, sms)),
+        128 => forward_e4m3_cycles(s, 2, sms).min(forward_e4m3_cycles(s, 3, sms)),
+        _ => 3110 * busiest(s, 2, sms).0,
+    };
+    4000 + cycles * 4 / 7
 }
 
 /// Many queries over many keys, by the fastest kernel that gives what is wanted.
@@ -249,7 +296,7 @@ fn partial_floats(s: &Shape, workers: u32) -> u64 {
     2 * u64::from(workers) * (2 * ((rows + 1) & !1) + rows * u64::from(s.head_dim))
 }
 
-/// At most 16 packed rows over long caches.
+/// Few queries over long caches: at most 16 packed rows to a unit.
 fn choose_decode(s: &Shape, sms: u32) -> Choice {
     let d = s.head_dim;
     let (keys, warps, stages) = match d {
@@ -257,7 +304,8 @@ fn choose_decode(s: &Shape, sms: u32) -> Choice {
         128 => (32, 8, 3),
         _ => (16, 8, 2),
     };
-    let (per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv);
+    let row_tiles = s.rows().div_ceil(16);
+    let (per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv * row_tiles);
     let team = decode_team(units, per_unit, warps, sms);
     let ctas = team * units.min(sms / team);
     // One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
@@ -275,6 +323,9 @@ fn choose_decode(s: &Shape, sms: u32) -> Choice {
     if ring {
         defines.push(("WS_RING", 1));
     }
+    if row_tiles > 1 {
+        defines.push(("WS_MORE", 1));
+    }
     let exchange = if ring { 0 } else { warps * 8 * (d + 4) * 4 };
     let barriers = if d == 256 || rows == 16 { 16 } else { 8 }; // of a stage's tile: WS_APART
     let shared = warps * stages * 2 * keys * d + warps * 64 + exchange + warps * stages * barriers + 16;
@@ -282,6 +333,7 @@ fn choose_decode(s: &Shape, sms: u32) -> Choice {
     choice.tiles_per_unit = per_unit;
     choice.tiles_per_worker = team;
     choice.total_tiles = units;
+    choice.row_tiles = if row_tiles > 1 { row_tiles } else { 0 };
     choice.boxes = Some((8, keys));
     if team > 1 {
         choice.units = units * (rows / 8) * warps;

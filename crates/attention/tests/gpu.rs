@@ -30,7 +30,9 @@ fn values_of_one_stay_one_by_every_kernel() {
         (1, 16, 1, 300, 700, 128),    // V transposed before: forward_e4m3, with log-sum-exp forward
         (1, 16, 1, 300, 700, 256),    // the same
         (4, 32, 8, 1, 5000, 128),     // decode
-        (2, 8, 1, 8, 5000, 256),      // keys over the whole grid
+        (2, 8, 1, 8, 5000, 256),      // decode, 16 rows at a time
+        (1, 8, 2, 9, 5000, 128),      // the same
+        (16, 32, 8, 16, 8192, 128),   // keys over the whole grid
         (1, 5, 1, 33, 77, 64),        // ragged
     ];
     for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in shapes {

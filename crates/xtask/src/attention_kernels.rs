@@ -50,7 +50,8 @@ fn beside() -> Vec<Instance> {
         let instance = |kind| Instance { file: "pack", defines: vec![("WS_D", head_dim), ("WS_KIND", kind)] };
         found.extend((0..3).map(instance));
     }
-    for mut decode in instances().into_iter().filter(|i| i.file == "decode") {
+    let of_more_rows = |i: &Instance| i.defines.contains(&("WS_MORE", 1)); // there lengths on the device are ragged.cu's
+    for mut decode in instances().into_iter().filter(|i| i.file == "decode" && !of_more_rows(i)) {
         decode.defines.insert(decode.defines.len() - 1, ("WS_LENS", 1)); // the output's format comes last
         found.push(decode);
     }

@@ -1,11 +1,11 @@
-// attention_decode: FP8 attention of at most 16 packed rows over long caches; bound by reading K and V once.
+// attention_decode: FP8 attention of at most 16 packed rows over long caches, or (WS_MORE) of 16 at a time; bound by reading K and V once.
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
-// Shapes: params.cuh; row r of a key head is query r / group of query head r % group, group * Sq at most 16 (WS_ROWS 8: at most 8).
+// Shapes: params.cuh; row r of a key head is query r / group of query head r % group, group * Sq at most 16 (WS_ROWS 8: at most 8; WS_MORE: 256).
 // Assumes: WS_D 64, 128 or 256; scales per tensor, head or block of 128 tokens; tensor maps over (D, S, H, B) whose boxes are KEYS (k, v)
 // rows of at most 128 bytes, swizzled to their width; strides in whole 16 bytes.
-// Work: unit = (b, key head), tile = WS_KEYS keys. Teams of p.tiles_per_worker CTAs take the units in turn, each CTA an equal stretch of a unit's
+// Work: unit = (b, key head; with WS_MORE, and 16 packed rows), tile = WS_KEYS keys. Teams of p.tiles_per_worker CTAs take the units in turn, each CTA an equal stretch of a unit's
 //   keys; a CTA's warps take its tiles in turn, each alone: its own ring of WS_STAGES tiles by TMA, products by mma.sync in f16 (K, V and Q are
 //   exact in f16; P is f16, so this kernel rounds less than one with P in e4m3), accumulation in f32. Keys are the products' rows and queries
 //   their columns (S^T = K Q^T, O^T = V^T P^T), so that eight queries fill them. A maximum is taken only where a score exceeds the old one by far.
@@ -52,6 +52,10 @@
 #endif
 #ifndef WS_LENS
 #define WS_LENS 0   // 1: sequences have lengths of their own, and perhaps pages of whole tiles
+#endif
+
+#ifndef WS_MORE
+#define WS_MORE 0   // 1: more than WS_ROWS packed rows: p.row_tiles units, one behind another, are those of one key head, and read the same keys
 #endif
 
 #include "params.cuh"
@@ -273,11 +277,15 @@ WS_DEV void store_zeros(u32 addr) { asm volatile("st.shared.v4.u32 [%0], {%1, %1
 
 WS_DEV float log_sum(float top, float sum) { return sum > 0.0f ? (top + lg2(sum) - kShift) * kLn2 : kNegInf; }
 
-// Row r of a unit is query r / group; a division once, then a product: r is at most 15. PERF: the last CTA waited for divisions.
+// What a unit is: p.row_tiles of them with WS_MORE, else one, belong to a key head.
+WS_DEV i32 head_of(const Params& p, i32 unit) { return WS_MORE ? unit / p.row_tiles : unit; }
+WS_DEV i32 first_row_of(const Params& p, i32 unit) { return WS_MORE ? unit % p.row_tiles * WS_ROWS : 0; }
+
+// Packed row r is query r / group; a division once, then a product: r is at most 15 (WS_MORE: 255, and the group too). PERF: the last CTA waited for divisions.
 WS_DEV u32 over_group(const Params& p) { return (65535u + p.group) / p.group; }
 WS_DEV i32 query_of(i32 r, u32 over) { return static_cast<i32>(static_cast<u32>(r) * over >> 16); }
 
-// Row r of a unit in the output.
+// Packed row r in the output.
 WS_DEV i64 out_row(const Params& p, u32 over, i32 b, i32 kv_head, i32 r) {
     const i32 query = query_of(r, over);
     return (static_cast<i64>(b) * p.Hq + kv_head * p.group + r - query * p.group) * p.Sq + query;
@@ -293,7 +301,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const u32 ring = smem_addr(smem) + warp * kWarpBytes, bars = smem_addr(smem) + kBars + warp * STAGES * kBarBytes;
     const i32 team_size = p.tiles_per_worker, team = blockIdx.x / team_size, part = blockIdx.x % team_size, teams = gridDim.x / team_size;
-    const i32 units = p.total_tiles, per_unit = p.tiles_per_unit, rows = p.group * p.Sq;
+    const i32 units = p.total_tiles, per_unit = p.tiles_per_unit, all_rows = p.group * p.Sq;
     const bool blocks = p.vs_t != 0;
     const u32 over = over_group(p);
     MARK(0);
@@ -321,12 +329,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const i32 tile = first_tile + a * WARPS;
 #pragma unroll
                 for (i32 i = 0; i < 2 * ((D + 127) / 128); ++i)
-                    if (tile < stop) prefetch_box(i % 2 ? &v_map : &k_map, i / 2 * 128, tile * KEYS, team % p.Hkv, team / p.Hkv);
+                    if (tile < stop) prefetch_box(i % 2 ? &v_map : &k_map, i / 2 * 128, tile * KEYS, head_of(p, team) % p.Hkv, head_of(p, team) / p.Hkv);
             }
         }
     } else if (lane < 2 && team < units) {
         // A line of the first tile of K, and of V: their pages are then known when the loads come.
-        const i32 b = team / p.Hkv, h = team % p.Hkv;
+        const i32 b = head_of(p, team) / p.Hkv, h = head_of(p, team) % p.Hkv;
         const i64 key = static_cast<i64>(min(first_tile, per_unit - 1)) * KEYS;
         prefetch_l2(lane ? p.v + b * p.v_b + h * p.v_h + key * p.v_s : p.k + b * p.k_b + h * p.k_h + key * p.k_s);
     }
@@ -348,7 +356,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     };
     Cursor at_k{team, first_of(keys_of(team)), stop_of(keys_of(team)), team / p.Hkv, team % p.Hkv};
 #else
-    Cursor at_k{team, first_tile, stop, team / p.Hkv, team % p.Hkv};
+    Cursor at_k{team, first_tile, stop, head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #endif
     [[maybe_unused]] Cursor at_v = at_k;
     auto load = [&](Cursor& at, u32 slot, bool k, bool v) {
@@ -359,7 +367,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #else
             at.unit = first_tile < stop ? at.unit + teams : units, at.tile = first_tile;
 #endif
-            at.b = at.unit / p.Hkv, at.h = at.unit % p.Hkv;
+            const i32 head = head_of(p, at.unit);
+            at.b = head / p.Hkv, at.h = head % p.Hkv;
         }
         if (at.unit < units && lane == 0) {
             i32 row = at.b, first = at.tile * KEYS;
@@ -388,7 +397,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     u32 slot = 0, phase = 0, free_phase = 0;
     for (i32 unit = team; unit < units; unit += teams) {
-        const i32 b = unit / p.Hkv, kv_head = unit % p.Hkv;
+        const i32 head = head_of(p, unit), first_row = first_row_of(p, unit), rows = min(WS_MORE ? WS_ROWS : all_rows, all_rows - first_row);
+        const i32 b = head / p.Hkv, kv_head = head % p.Hkv;
 #if WS_LENS
         const i32 keys = keys_of(unit), first_tile = first_of(keys), stop = stop_of(keys);
 #else
@@ -401,16 +411,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         i32 limit[HALVES][2];
 #pragma unroll
         for (i32 h = 0; h < HALVES; ++h) {
-            const i32 r = lane / 4 + 8 * h;
-            const bool valid = r < rows;
+            const i32 r = first_row + lane / 4 + 8 * h;
+            const bool valid = r < all_rows;
             const i32 row_query = query_of(r, over);
             const u8* src = p.q + b * p.q_b + (kv_head * p.group + r - row_query * p.group) * p.q_h + row_query * p.q_s + 4 * lane4;
 #pragma unroll
             for (i32 i = 0; i < D / 16; ++i) f16_of_e4m3(valid ? *reinterpret_cast<const u32*>(src + 16 * i) : 0, q[i][2 * h], q[i][2 * h + 1]);
 #pragma unroll
             for (i32 e = 0; e < 2; ++e) {
-                const i32 column = 8 * h + 2 * lane4 + e, query = query_of(column, over), head = kv_head * p.group + column - query * p.group;
-                q_scale[h][e] = column < rows ? p.q_scale[b * p.qs_b + head * p.qs_h + (query >> 7) * p.qs_t] * p.softmax_scale_log2 : 0.0f;
+                const i32 column = first_row + 8 * h + 2 * lane4 + e, query = query_of(column, over), q_head = kv_head * p.group + column - query * p.group;
+                q_scale[h][e] = column < all_rows ? p.q_scale[b * p.qs_b + q_head * p.qs_h + (query >> 7) * p.qs_t] * p.softmax_scale_log2 : 0.0f;
                 limit[h][e] = WS_CAUSAL ? min(keys, keys - p.Sq + query + 1) : keys;
             }
         }
@@ -504,7 +514,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                         acc.x = fmaf(x[w].x, f, acc.x), acc.y = fmaf(x[w].y, f, acc.y), acc.z = fmaf(x[w].z, f, acc.z), acc.w = fmaf(x[w].w, f, acc.w);
                     }
                     const float f = all > 0.0f ? v_head * rcp(all) : 0.0f;
-                    const i64 to = out_row(p, over, b, kv_head, r);
+                    const i64 to = out_row(p, over, b, kv_head, first_row + r);
                     store_out4(p, to * D + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
                     if (p.lse && d == 0) p.lse[to] = log_sum(top, all);
                 }
@@ -571,7 +581,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             auto finish = [&](i32 g, const Piece& a) {
                 const float f = a.sum > 0.0f ? v_head * rcp(a.sum) : 0.0f;
                 const i32 d = g % (D / 4) * 4;
-                const i64 to = out_row(p, over, b, kv_head, g / (D / 4));
+                const i64 to = out_row(p, over, b, kv_head, first_row + g / (D / 4));
                 store_out4(p, to * D + d, a.acc.x * f, a.acc.y * f, a.acc.z * f, a.acc.w * f);
                 if (p.lse && d == 0) p.lse[to] = log_sum(a.top, a.sum);
             };

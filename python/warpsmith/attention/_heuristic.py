@@ -107,13 +107,12 @@ DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 2)}   # keys of a tile, 
 
 
 def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms=SMS):
-    """At most 16 packed rows over long caches. None for more rows."""
+    """Few queries over long caches: at most 16 packed rows to a unit."""
     k, w, n = DECODE[s.D]
     keys, warps = keys or k, warps or w
     rows = s.group * s.Sq
-    if rows > 16:
-        return None
-    per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv
+    row_tiles = ceil_div(rows, 16)
+    per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv * row_tiles
     team = min(team or decode_team(units, per_unit, warps, sms), sms)
     ctas = team * min(units, sms // team)
     # One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
@@ -123,6 +122,8 @@ def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms
     defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=of_rows, WS_CAUSAL=int(s.causal))
     if ring:
         defines["WS_RING"] = 1
+    if row_tiles > 1:
+        defines["WS_MORE"] = 1
     apart = s.D == 256 or of_rows == 16   # WS_APART
     shared = warps * stages * 2 * keys * s.D + warps * 64 + (0 if ring else warps * 8 * (s.D + 4) * 4) + warps * stages * (16 if apart else 8) + 16
     if shared > 232448:
@@ -131,7 +132,7 @@ def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms
     if trace:
         defines["WS_TRACE"], partial = 1, partial + 8 * ctas
     return Choice("decode", tuple(defines.items()), (ctas, 1, 1), warps * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=team, total_tiles=units,
-                  partial_floats=partial, units=units * (of_rows // 8) * warps if team > 1 else 0, boxes=(8, keys))
+                  partial_floats=partial, row_tiles=row_tiles if row_tiles > 1 else 0, units=units * (of_rows // 8) * warps if team > 1 else 0, boxes=(8, keys))
 
 
 def decode_team(units, per_unit, warps, sms):
@@ -346,6 +347,46 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
                   section=_section(s), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
 
 
+# About how long a call takes where queries are neither few nor many, in nanoseconds on an H200: a tenth off for most shapes measured.
+DECODE_RATE = {64: 4600, 128: 5500, 256: 5700}   # bytes of K and V in a nanosecond that 132 SMs take with 16 rows
+
+
+def decode_ns(s, c):
+    """Of choose_decode's c: each 16 rows take the keys again, the first from memory."""
+    team, keys = c.tiles_per_worker, c.boxes[1]
+    tiles = ceil_div(c.total_tiles, c.grid[0] // team) * ceil_div(c.tiles_per_unit, team)   # of a CTA
+    return 6000 + max(2 * s.B * s.Hkv * s.Sk * s.D // 4200, tiles * 2 * keys * s.D * SMS // DECODE_RATE[s.D])
+
+
+def stream_ns(s, c):
+    """Of choose_stream's c: one warpgroup adds a unit's parts."""
+    rows, parts = s.group * s.Sq, ceil_div(c.tiles_per_unit, c.tiles_per_worker)
+    return 8000 + 2 * s.B * s.Hkv * s.Sk * s.D // 3050 + rows * (750 + parts * 35 * s.D // 128)
+
+
+def many_ns(s, sms=SMS):
+    """Of choose_many's."""
+    if s.D == 64:
+        cycles = min(forward_f16_cycles(s, n, sms) for n in FORWARD_F16)
+    else:
+        cycles = min(forward_e4m3_cycles(s, n, sms) for n in (2, 3)) if s.D == 128 else 3110 * busiest(s, 2, sms)[0]
+    return 4000 + cycles * 4 // 7   # at 1.75 GHz
+
+
+def choose_some(s, sms=SMS):
+    """More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head."""
+    rows = s.group * s.Sq
+    if rows > 256:
+        return choose_many(s, sms)
+    decode = choose_decode(s, sms=sms)
+    found = [(many_ns(s, sms), 0), (decode_ns(s, decode), 1)]
+    if rows <= 64 and s.Sk > 1024:
+        stream = choose_stream(s, sms=sms)
+        found.append((stream_ns(s, stream), 2))
+    best = min(found)[1]
+    return choose_many(s, sms) if best == 0 else decode if best == 1 else stream
+
+
 def choose_many(s, sms=SMS):
     """Many queries over many keys, by the fastest kernel that gives what is wanted."""
     take = choose_forward_f16 if takes_forward_f16(s) else choose_forward_e4m3 if takes_forward_e4m3(s) else choose_forward
@@ -365,11 +406,9 @@ def choose(s, sms=SMS):
         return tiny
     if rows <= 16:
         return choose_decode(s, sms=sms)
-    if rows <= 64 and s.Sk > 1024:
-        return choose_stream(s, sms=sms)
-    if small:
+    if small and (rows > 64 or s.Sk <= 1024):
         return choose_split(s)
-    return choose_many(s, sms)
+    return choose_some(s, sms)
 
 
 def packed_fits(s, sms=SMS):

@@ -233,7 +233,7 @@ class _RaggedPlan:
         if B > _MAX_GRID:
             raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal)
-        c = _heuristic.choose_decode(shape, sms=sms) if q.dim() == 4 else None
+        c = _heuristic.choose_decode(shape, sms=sms) if q.dim() == 4 and Hq // Hkv * Sq <= 16 else None
         if c is not None and places.get("page_size", 0) % c.boxes[1] == 0:
             c = dataclasses.replace(c, defines=c.defines + (("WS_LENS", 1),))
         else:
