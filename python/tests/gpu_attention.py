@@ -239,7 +239,7 @@ def varlen_case(r, g):
 
 
 def decode_case(r, g):
-    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5))
+    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5, 9, 30))
     page = r.choice((None, None, 16, 64, 128, 48))
     most = r.choice((200, 1000, 5000))
     used = [r.choice((0, r.randint(1, most), most)) for _ in range(B)]

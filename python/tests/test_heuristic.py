@@ -207,6 +207,14 @@ class Choice(unittest.TestCase):
                             ((2, 8, 8, 2048, 2048, 64, True), True), ((4, 16, 16, 4096, 4096, 128, True, False), True)):
             self.assertEqual(h.packed_fits(h.Shape(*shape)), fits, shape)
 
+    def test_lengths_on_the_device(self):
+        for shape, file in (((8, 32, 8, 1, 4096, 128, True), "decode"), ((8, 32, 8, 8, 4096, 128, True), "decode"), ((16, 32, 8, 16, 8192, 128, True), "ragged"),
+                            ((1, 16, 2, 8, 8192, 256, True), "decode"), ((1, 8, 8, 300, 4096, 128, True), "ragged")):
+            c = h.choose_lengths(h.Shape(*shape))
+            self.assertEqual(c.file, file, shape)
+            self.assertEqual(("WS_LENS", 1) in c.defines, file == "decode", shape)
+            self.assertEqual(c.row_tiles, -(-shape[1] // shape[2] * shape[3] // 16) if ("WS_MORE", 1) in c.defines else 0, shape)
+
     def test_every_launch_is_possible(self):
         for D in (64, 128, 256):
             for B, Hq, Hkv in ((1, 1, 1), (3, 8, 2), (64, 32, 8)):

@@ -15,7 +15,6 @@ def asked(h, shapes=20_000, seed=1):
         sms, kind = dice.choice([132, 132, 114, 78, 144]), dice.randrange(3)
         found.add(("sm_90a", f"{h.choose(s, sms).name}_out{kind}"))
         found.add(("sm_90a", f"{h.choose_ragged(s, sms).name}_out{kind}"))
-        if s.group * s.Sq <= 16:   # where lengths are on the device
-            found.add(("sm_90a", f"{h.choose_decode(s, sms=sms).name}_lens1_out{kind}"))
+        found.add(("sm_90a", f"{h.choose_lengths(s, sms).name}_out{kind}"))
         found.update((target, f"{h.choose_portable(s).name}_out{kind}") for target in ("sm_80", "sm_89", "compute_80"))
     return sorted(found)

@@ -7,6 +7,7 @@
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -50,8 +51,7 @@ fn beside() -> Vec<Instance> {
         let instance = |kind| Instance { file: "pack", defines: vec![("WS_D", head_dim), ("WS_KIND", kind)] };
         found.extend((0..3).map(instance));
     }
-    let of_more_rows = |i: &Instance| i.defines.contains(&("WS_MORE", 1)); // there lengths on the device are ragged.cu's
-    for mut decode in instances().into_iter().filter(|i| i.file == "decode" && !of_more_rows(i)) {
+    for mut decode in instances().into_iter().filter(|i| i.file == "decode") {
         decode.defines.insert(decode.defines.len() - 1, ("WS_LENS", 1)); // the output's format comes last
         found.push(decode);
     }
@@ -89,7 +89,46 @@ fn compile(root: &Path, compiler: &Compiler, target: &str, instance: &Instance) 
     if target.starts_with("compute_") {
         return Ok(artifact.ptx.into_bytes());
     }
-    artifact.cubin.ok_or_else(|| format!("{}: there is no machine code", instance.name()))
+    let code = artifact.cubin.ok_or_else(|| format!("{}: there is no machine code", instance.name()))?;
+    Ok(without_debug_sections(code))
+}
+
+/// Machine code (64-bit ELF, little endian) whose sections for debuggers are empty: the PTX's text and line tables are two thirds of it.
+/// Nothing moves: what they held becomes zeros, which compress to nothing. Whatever is no such file stays as it is.
+fn without_debug_sections(mut code: Vec<u8>) -> Vec<u8> {
+    for (header, bytes) in debug_sections(&code).unwrap_or_default() {
+        code[bytes].fill(0);
+        code[header + 32..header + 40].fill(0); // sh_size
+    }
+    code
+}
+
+/// Where the headers and the bytes of such sections lie.
+fn debug_sections(code: &[u8]) -> Option<Vec<(usize, Range<usize>)>> {
+    let number = |at: usize, bytes: usize| {
+        let field = code.get(at..at.checked_add(bytes)?)?;
+        usize::try_from(field.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b))).ok()
+    };
+    if !code.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let (headers, size, count, names) = (number(0x28, 8)?, number(0x3A, 2)?, number(0x3C, 2)?, number(0x3E, 2)?);
+    let header = |i: usize| headers.checked_add(i * size);
+    let names = number(header(names)? + 24, 8)?;
+    let mut found = Vec::new();
+    for i in 0..count {
+        let header = header(i)?;
+        let name = code.get(names.checked_add(number(header, 4)?)?..)?;
+        let name = name.strip_prefix(b".rela").unwrap_or(name);
+        if name.starts_with(b".debug_") || name.starts_with(b".nv_debug_") {
+            let (from, bytes) = (number(header + 24, 8)?, number(header + 32, 8)?);
+            let section = from..from.checked_add(bytes)?;
+            code.get(section.clone())?;
+            code.get(header..header + 64)?;
+            found.push((header, section));
+        }
+    }
+    Some(found)
 }
 
 /// The library's C header.
@@ -156,4 +195,69 @@ fn copy_package(root: &Path, to: &Path) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of sections as (name, contents): the ELF header, the contents, the names, the headers.
+    fn elf(sections: &[(&str, &[u8])]) -> Vec<u8> {
+        let (mut code, mut names, mut headers) = (vec![0u8; 64], vec![0u8], vec![0u8; 64]);
+        code[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        let mut add = |name: &str, from: usize, bytes: usize, names: &mut Vec<u8>| {
+            let mut header = [0u8; 64];
+            header[..4].copy_from_slice(&(names.len() as u32).to_le_bytes());
+            header[24..32].copy_from_slice(&(from as u64).to_le_bytes());
+            header[32..40].copy_from_slice(&(bytes as u64).to_le_bytes());
+            headers.extend(header);
+            names.extend(name.as_bytes());
+            names.push(0);
+        };
+        for (name, contents) in sections {
+            add(name, code.len(), contents.len(), &mut names);
+            code.extend(*contents);
+        }
+        let (from, last) = (code.len(), sections.len() + 1);
+        add(".shstrtab", from, names.len() + ".shstrtab".len() + 1, &mut names);
+        code.extend(names);
+        let at = code.len() as u64;
+        code[0x28..0x30].copy_from_slice(&at.to_le_bytes());
+        for (at, value) in [(0x3A, 64), (0x3C, last as u16 + 1), (0x3E, last as u16)] {
+            code[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        code.extend(headers);
+        code
+    }
+
+    #[test]
+    fn only_sections_for_debuggers_become_empty() {
+        let sections: [(&str, &[u8]); 5] = [
+            (".text.kernel", b"machine code"),
+            (".nv_debug_ptx_txt", b"the text of the PTX"),
+            (".debug_line", b"lines"),
+            (".rela.debug_line", b"relocations"),
+            (".nv.info.kernel", b"registers"),
+        ];
+        let stripped = without_debug_sections(elf(&sections));
+        assert_eq!(stripped.len(), elf(&sections).len());
+        for (i, (name, contents)) in sections.iter().enumerate() {
+            let kept = stripped.windows(contents.len()).any(|w| w == *contents);
+            assert_eq!(kept, !name.contains("debug"), "{name}");
+            let headers = u64::from_le_bytes(stripped[0x28..0x30].try_into().expect("eight bytes")) as usize;
+            let size = headers + 64 * (i + 1) + 32;
+            assert_eq!(stripped[size] as usize, if kept { contents.len() } else { 0 }, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_whole_elf_stays() {
+        let whole = elf(&[(".debug_line", b"lines")]);
+        for cut in [0, 5, 63, whole.len() - 64] {
+            assert_eq!(without_debug_sections(whole[..cut].to_vec()), &whole[..cut]);
+        }
+        let mut beyond = whole.clone();
+        beyond[0x28..0x30].fill(0xFF);
+        assert_eq!(without_debug_sections(beyond.clone()), beyond);
+    }
 }

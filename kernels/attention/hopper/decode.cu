@@ -348,13 +348,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     };
 #if WS_LENS
     // A sequence's own tiles are shared out, and what is used of its cache is read.
-    auto keys_of = [&](i32 unit) { return min(max(__ldg(x.used + min(unit, units - 1) / p.Hkv), 0), p.Sk); };
+    auto keys_of = [&](i32 unit) { return min(max(__ldg(x.used + head_of(p, min(unit, units - 1)) / p.Hkv), 0), p.Sk); };
     auto first_of = [&](i32 keys) { return part * (((keys + KEYS - 1) / KEYS + team_size - 1) / team_size) + static_cast<i32>(warp); };
     auto stop_of = [&](i32 keys) {
         const i32 tiles = (keys + KEYS - 1) / KEYS;
         return min(tiles, (part + 1) * ((tiles + team_size - 1) / team_size));
     };
-    Cursor at_k{team, first_of(keys_of(team)), stop_of(keys_of(team)), team / p.Hkv, team % p.Hkv};
+    Cursor at_k{team, first_of(keys_of(team)), stop_of(keys_of(team)), head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #else
     Cursor at_k{team, first_tile, stop, head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #endif

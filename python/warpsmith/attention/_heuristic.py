@@ -432,6 +432,21 @@ def choose_ragged(s, sms=SMS):
                   partial_floats=units * splits * 64 * (s.D + 2))
 
 
+def ragged_ns(s):
+    """About how long choose_ragged's takes: each 64 rows read the keys. Nanoseconds on an H200."""
+    return 8000 + ceil_div(s.group * s.Sq, 64) * (2 * s.B * s.Hkv * s.Sk * s.D) // (1600 if s.D == 256 else 2500)
+
+
+def choose_lengths(s, sms=SMS):
+    """Caches of which each sequence uses a part, at most Sk keys, of whole tiles: few queries go to decode.cu, all else to ragged.cu."""
+    rows = s.group * s.Sq
+    if rows <= 256:
+        c = choose_decode(s, sms=sms)
+        if rows <= 16 or decode_ns(s, c) <= ragged_ns(s):
+            return replace(c, defines=c.defines + (("WS_LENS", 1),))
+    return choose_ragged(s, sms)
+
+
 def choose_portable(s):
     """Every card that is no Hopper: 64 packed rows to a CTA, keys in turn."""
     defines = dict(WS_D=s.D, WS_CAUSAL=int(s.causal))

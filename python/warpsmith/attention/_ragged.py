@@ -233,10 +233,8 @@ class _RaggedPlan:
         if B > _MAX_GRID:
             raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal)
-        c = _heuristic.choose_decode(shape, sms=sms) if q.dim() == 4 and Hq // Hkv * Sq <= 16 else None
-        if c is not None and places.get("page_size", 0) % c.boxes[1] == 0:
-            c = dataclasses.replace(c, defines=c.defines + (("WS_LENS", 1),))
-        else:
+        c = _heuristic.choose_lengths(shape, sms) if q.dim() == 4 else None
+        if c is None or c.boxes and places.get("page_size", 0) % c.boxes[1]:
             c = _heuristic.choose_ragged(shape, sms)
         self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
         self.index, self.device = q.device.index, q.device
@@ -246,6 +244,7 @@ class _RaggedPlan:
         _plan.fill_common(p, *steps, scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
         p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
         p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
+        p.row_tiles = c.row_tiles
         for name, value in places.items():
             if not isinstance(value, torch.Tensor):
                 setattr(x, name, value)
