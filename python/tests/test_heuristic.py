@@ -213,7 +213,14 @@ class Choice(unittest.TestCase):
             c = h.choose_lengths(h.Shape(*shape))
             self.assertEqual(c.file, file, shape)
             self.assertEqual(("WS_LENS", 1) in c.defines, file == "decode", shape)
-            self.assertEqual(c.row_tiles, -(-shape[1] // shape[2] * shape[3] // 16) if ("WS_MORE", 1) in c.defines else 0, shape)
+            of_rows = dict(c.defines).get("WS_ROWS")
+            self.assertEqual(c.row_tiles, h.ceil_div(shape[1] // shape[2] * shape[3], of_rows) if ("WS_MORE", 1) in c.defines else 0, shape)
+
+    def test_rows_at_a_time(self):
+        for shape, of_rows in (((1, 32, 8, 2, 8192, 128), 8), ((1, 32, 8, 3, 8192, 128), 16), ((1, 32, 8, 8, 8192, 128), 16), ((16, 32, 8, 8, 8192, 128), 32), ((8, 64, 8, 8, 8192, 64), 32),
+                               ((16, 16, 2, 4, 8192, 256), 16)):
+            c = h.choose(h.Shape(*shape, True))
+            self.assertEqual((c.file, dict(c.defines)["WS_ROWS"]), ("decode", of_rows), shape)
 
     def test_every_launch_is_possible(self):
         for D in (64, 128, 256):

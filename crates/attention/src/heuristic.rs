@@ -126,7 +126,8 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
     });
     match (small, rows) {
         (Some(tiny), _) if s.plain => tiny,
-        (_, ..=16) => choose_decode(s, sms),
+        (_, 0..=8) => choose_decode(s, 8, sms),
+        (_, 9..=16) => choose_decode(s, 16, sms),
         (Some(_), _) if rows > 64 || s.seqlen_k <= 1024 => choose_split(s),
         _ => choose_some(s, sms),
     }
@@ -138,8 +139,8 @@ fn choose_some(s: &Shape, sms: u32) -> Choice {
     if rows > 256 {
         return choose_many(s, sms);
     }
-    let (many, decode) = (many_ns(s, sms), choose_decode(s, sms));
-    let ns = decode_ns(s, &decode);
+    let many = many_ns(s, sms);
+    let (ns, decode) = choose_more(s, sms);
     let (least, best) = if ns < many { (ns, Some(decode)) } else { (many, None) };
     let stream = (rows <= 64 && s.seqlen_k > 1024).then(|| choose_stream(s, sms));
     stream.filter(|c| stream_ns(s, c) < least).or(best).unwrap_or_else(|| choose_many(s, sms))
@@ -150,18 +151,31 @@ fn cache_bytes(s: &Shape) -> u64 {
     2 * u64::from(s.batch * s.heads_kv) * u64::from(s.seqlen_k) * u64::from(s.head_dim)
 }
 
-/// About how long [`choose_decode`]'s takes, in nanoseconds on an H200: each 16 rows take the keys again, the first from memory.
-fn decode_ns(s: &Shape, c: &Choice) -> u64 {
-    // Bytes in a nanosecond that 132 SMs take with 16 rows.
-    let rate = match s.head_dim {
-        64 => 4600,
-        128 => 5500,
-        _ => 5700,
+/// Decode of more than 16 packed rows: 16 at a time, or 32, which want more room and have a longer end. With its time.
+fn choose_more(s: &Shape, sms: u32) -> (u64, Choice) {
+    let timed = |rows| {
+        let choice = choose_decode(s, rows, sms);
+        (decode_ns(s, rows, &choice), choice)
+    };
+    let by_16 = timed(16);
+    let by_32 = (s.head_dim < 256).then(|| timed(32));
+    by_32.filter(|(ns, _)| *ns < by_16.0).unwrap_or(by_16)
+}
+
+/// About how long [`choose_decode`]'s takes, in nanoseconds on an H200: each 16 or 32 rows take the keys again, the first from memory.
+fn decode_ns(s: &Shape, of_rows: u32, c: &Choice) -> u64 {
+    // Bytes in a nanosecond that 132 SMs take with so many rows; and its beginning and end.
+    let (rate, ends) = match (of_rows, s.head_dim) {
+        (32, 64) => (3350, 14_000),
+        (32, _) => (3580, 14_000),
+        (_, 64) => (4600, 6000),
+        (_, 128) => (5500, 6000),
+        _ => (5700, 6000),
     };
     let (team, keys) = (c.tiles_per_worker, c.boxes.map_or(0, |(_, keys)| keys));
     let tiles = c.total_tiles.div_ceil(c.grid[0] / team) * c.tiles_per_unit.div_ceil(team); // of a CTA
     let of_cta = u64::from(tiles) * u64::from(2 * keys * s.head_dim);
-    6000 + (cache_bytes(s) / 4200).max(of_cta * u64::from(SMS) / rate)
+    ends + (cache_bytes(s) / 4200).max(of_cta * u64::from(SMS) / rate)
 }
 
 /// The same of [`choose_stream`]'s: one warpgroup adds a unit's parts.
@@ -296,22 +310,25 @@ fn partial_floats(s: &Shape, workers: u32) -> u64 {
     2 * u64::from(workers) * (2 * ((rows + 1) & !1) + rows * u64::from(s.head_dim))
 }
 
-/// Few queries over long caches: at most 16 packed rows to a unit.
-fn choose_decode(s: &Shape, sms: u32) -> Choice {
+/// Few queries over long caches: at most `rows` packed rows to a unit, 8, 16 or, up to D 128, 32.
+fn choose_decode(s: &Shape, rows: u32, sms: u32) -> Choice {
     let d = s.head_dim;
     let (keys, warps, stages) = match d {
         64 => (64, 8, 3),
         128 => (32, 8, 3),
         _ => (16, 8, 2),
     };
-    let row_tiles = s.rows().div_ceil(16);
+    let row_tiles = s.rows().div_ceil(rows);
     let (per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv * row_tiles);
     let team = decode_team(units, per_unit, warps, sms);
     let ctas = team * units.min(sms / team);
     // One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
     let ring = d == 256 && units <= sms / team;
-    let stages = if ring { 3 } else { stages };
-    let rows = if s.rows() <= 8 { 8 } else { 16 };
+    let stages = match rows {
+        32 => 2,
+        _ if ring => 3,
+        _ => stages,
+    };
     let mut defines = vec![
         ("WS_D", d),
         ("WS_KEYS", keys),
@@ -327,8 +344,11 @@ fn choose_decode(s: &Shape, sms: u32) -> Choice {
         defines.push(("WS_MORE", 1));
     }
     let exchange = if ring { 0 } else { warps * 8 * (d + 4) * 4 };
-    let barriers = if d == 256 || rows == 16 { 16 } else { 8 }; // of a stage's tile: WS_APART
-    let shared = warps * stages * 2 * keys * d + warps * 64 + exchange + warps * stages * barriers + 16;
+    let barriers = if d == 256 || rows >= 16 { 16 } else { 8 }; // of a stage's tile: WS_APART
+    let tiles = warps * stages * 2 * keys * d + warps * 64 + exchange;
+    // 32 rows: a copy of the queries for each warp.
+    let queries = if rows == 32 { tiles.next_multiple_of(128) + warps * 32 * d * 2 } else { tiles };
+    let shared = queries + warps * stages * barriers + 16;
     let mut choice = Choice::new("decode", defines, [ctas, 1, 1], warps * 32, shared);
     choice.tiles_per_unit = per_unit;
     choice.tiles_per_worker = team;

@@ -1,11 +1,11 @@
-// attention_decode: FP8 attention of at most 16 packed rows over long caches, or (WS_MORE) of 16 at a time; bound by reading K and V once.
+// attention_decode: FP8 attention of at most 16 packed rows over long caches, or (WS_MORE) of 16 or 32 at a time; bound by reading K and V once.
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
 // Shapes: params.cuh; row r of a key head is query r / group of query head r % group, group * Sq at most 16 (WS_ROWS 8: at most 8; WS_MORE: 256).
 // Assumes: WS_D 64, 128 or 256; scales per tensor, head or block of 128 tokens; tensor maps over (D, S, H, B) whose boxes are KEYS (k, v)
 // rows of at most 128 bytes, swizzled to their width; strides in whole 16 bytes.
-// Work: unit = (b, key head; with WS_MORE, and 16 packed rows), tile = WS_KEYS keys. Teams of p.tiles_per_worker CTAs take the units in turn, each CTA an equal stretch of a unit's
+// Work: unit = (b, key head; with WS_MORE, and WS_ROWS packed rows), tile = WS_KEYS keys. Teams of p.tiles_per_worker CTAs take the units in turn, each CTA an equal stretch of a unit's
 //   keys; a CTA's warps take its tiles in turn, each alone: its own ring of WS_STAGES tiles by TMA, products by mma.sync in f16 (K, V and Q are
 //   exact in f16; P is f16, so this kernel rounds less than one with P in e4m3), accumulation in f32. Keys are the products' rows and queries
 //   their columns (S^T = K Q^T, O^T = V^T P^T), so that eight queries fill them. A maximum is taken only where a score exceeds the old one by far.
@@ -42,7 +42,7 @@
 #define WS_RING 0    // 1: a CTA has one unit at most, and its exchange lies in the ring, which leaves D 256 room for three stages
 #endif
 #ifndef WS_APART
-#define WS_APART (WS_D == 256 || WS_ROWS == 16)   // 1: K and V of a tile have barriers of their own, and K's place is asked for again as soon as the scores are there
+#define WS_APART (WS_D == 256 || WS_ROWS >= 16)   // 1: K and V of a tile have barriers of their own, and K's place is asked for again as soon as the scores are there
 #endif
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
@@ -67,7 +67,7 @@
 
 constexpr i32 D = WS_D, KEYS = WS_KEYS, WARPS = WS_WARPS, STAGES = WS_STAGES, HALVES = WS_ROWS / 8, THREADS = 32 * WARPS;
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
-static_assert(KEYS % 16 == 0 && (WS_ROWS == 8 || WS_ROWS == 16), "tiles of whole products");
+static_assert(KEYS % 16 == 0 && (WS_ROWS == 8 || WS_ROWS == 16 || WS_ROWS == 32 && D < 256), "tiles of whole products, and registers for the outputs");
 constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kStageBytes = 2 * kTileBytes, kWarpBytes = STAGES * kStageBytes;
 constexpr u32 kSums = WARPS * kWarpBytes;            // [warp][8] of (maximum, sum)
@@ -75,7 +75,9 @@ constexpr i32 PITCH = D + 4;                         // four more keep banks apa
 constexpr bool kRoom = HALVES * 8 * (PITCH * 4 + 8) <= kWarpBytes;
 static_assert(!WS_RING || kRoom, "the exchange fits a warp's ring");
 constexpr u32 kSwap = kSums + WARPS * 64;            // [warp][8][PITCH] f32
-constexpr u32 kBars = kSwap + (WS_RING ? 0 : WARPS * 8 * PITCH * 4), kBarBytes = WS_APART ? 16 : 8;   // [warp][stage]; K's and V's
+constexpr bool kQShared = WS_ROWS == 32;             // queries lie in shared memory, a copy for each warp: there are no registers left for them
+constexpr u32 kQ = (kSwap + (WS_RING ? 0 : WARPS * 8 * PITCH * 4) + 127) / 128 * 128, kQBytes = kQShared ? WS_ROWS * D * 2 : 0;   // [warp][step of 16 dimensions][half of the rows][lane][4]
+constexpr u32 kBars = kQShared ? kQ + WARPS * kQBytes : kSwap + (WS_RING ? 0 : WARPS * 8 * PITCH * 4), kBarBytes = WS_APART ? 16 : 8;   // [warp][stage]; K's and V's
 constexpr u32 kCount = kBars + WARPS * STAGES * kBarBytes, kFree = kCount + 8;   // warps that have come to a unit's end; a barrier: the exchange's room is free again
 constexpr u32 kSharedBytes = kFree + 8;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
@@ -101,20 +103,22 @@ WS_DEV float column_sum(float x) {
     return x + __shfl_xor_sync(0xFFFFFFFFu, x, 16);
 }
 
-// One tile at `k`, its V behind it. q: f16 operands, two registers for eight queries a step of 16 dimensions. k_done is called when K has been read, v_wait before V is.
-template <class KDone, class VWait>
-WS_DEV void tile(State& st, const u32 (&q)[D / 16][2 * HALVES], u32 k, const float (&c)[HALVES][2], float v_scale, float slack, i32 first_key, i32 clear,
+// One tile at `k`, its V behind it. queries(i, room): f16 operands of the i-th 16 dimensions, two registers for eight queries, perhaps in that room. k_done is called when K has been read, v_wait before V is.
+template <class Queries, class KDone, class VWait>
+WS_DEV void tile(State& st, Queries queries, u32 k, const float (&c)[HALVES][2], float v_scale, float slack, i32 first_key, i32 clear,
                  const i32 (&limit)[HALVES][2], u32 lane, KDone k_done, VWait v_wait) {
-    // Two sums a product, of the even and of the odd steps: half the chain.
-    float s[KEYS / 16][HALVES][4], odd[KEYS / 16][HALVES][4];
+    // Two sums a product, of the even and of the odd steps, where registers allow it: half the chain.
+    float s[KEYS / 16][HALVES][4], odd[kQShared ? 1 : KEYS / 16][HALVES][4];
 #pragma unroll
     for (i32 g = 0; g < KEYS / 16; ++g)
 #pragma unroll
         for (i32 h = 0; h < HALVES; ++h)
 #pragma unroll
-            for (i32 e = 0; e < 4; ++e) s[g][h][e] = odd[g][h][e] = 0.0f;
+            for (i32 e = 0; e < 4; ++e) s[g][h][e] = odd[kQShared ? 0 : g][h][e] = 0.0f;
 #pragma unroll
     for (i32 i = 0; i < D / 32; ++i) {
+        u32 room0[2 * HALVES], room1[2 * HALVES];
+        const u32(&q0)[2 * HALVES] = queries(2 * i, room0), (&q1)[2 * HALVES] = queries(2 * i + 1, room1);
 #pragma unroll
         for (i32 g = 0; g < KEYS / 16; ++g) {
             // Sixteen keys by 32 dimensions: keys 0-7 and 8-15 of 16 bytes, then of the next 16: each a step of 16 dimensions (in the order of its bytes).
@@ -124,11 +128,11 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 16][2 * HALVES], u32 k, const flo
             f16_of_e4m3(r[0], a0, a2);
             f16_of_e4m3(r[1], a1, a3);
 #pragma unroll
-            for (i32 h = 0; h < HALVES; ++h) mma_f16(s[g][h], a0, a1, a2, a3, q[2 * i][2 * h], q[2 * i][2 * h + 1]);
+            for (i32 h = 0; h < HALVES; ++h) mma_f16(s[g][h], a0, a1, a2, a3, q0[2 * h], q0[2 * h + 1]);
             f16_of_e4m3(r[2], a0, a2);
             f16_of_e4m3(r[3], a1, a3);
 #pragma unroll
-            for (i32 h = 0; h < HALVES; ++h) mma_f16(odd[g][h], a0, a1, a2, a3, q[2 * i + 1][2 * h], q[2 * i + 1][2 * h + 1]);
+            for (i32 h = 0; h < HALVES; ++h) mma_f16(kQShared ? s[g][h] : odd[kQShared ? 0 : g][h], a0, a1, a2, a3, q1[2 * h], q1[2 * h + 1]);
         }
     }
     bool low = true;
@@ -139,7 +143,7 @@ WS_DEV void tile(State& st, const u32 (&q)[D / 16][2 * HALVES], u32 k, const flo
 #pragma unroll
             for (i32 e = 0; e < 4; ++e) {
                 float& x = s[g][h][e];
-                x = (x + odd[g][h][e]) * c[h][e % 2];
+                x = (kQShared ? x : x + odd[kQShared ? 0 : g][h][e]) * c[h][e % 2];
                 if (first_key + KEYS > clear && first_key + 16 * g + static_cast<i32>(lane / 4) + 8 * (e / 2) >= limit[h][e % 2]) x = kNegInf;
                 low = low && !(x > st.top[h][e % 2] + slack);
             }
@@ -406,7 +410,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #endif
         const float* ks = p.k_scale + b * p.ks_b + kv_head * p.ks_h;
         const float* vs = p.v_scale + b * p.vs_b + kv_head * p.vs_h;
-        u32 q[D / 16][2 * HALVES];
+        u32 q[kQShared ? 1 : D / 16][2 * HALVES];
+        const u32 q_at = smem_addr(smem) + kQ + warp * kQBytes + lane * 16;
         float q_scale[HALVES][2];
         i32 limit[HALVES][2];
 #pragma unroll
@@ -416,7 +421,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const i32 row_query = query_of(r, over);
             const u8* src = p.q + b * p.q_b + (kv_head * p.group + r - row_query * p.group) * p.q_h + row_query * p.q_s + 4 * lane4;
 #pragma unroll
-            for (i32 i = 0; i < D / 16; ++i) f16_of_e4m3(valid ? *reinterpret_cast<const u32*>(src + 16 * i) : 0, q[i][2 * h], q[i][2 * h + 1]);
+            for (i32 i = 0; i < D / 16; ++i) {
+                u32 x0, x1;
+                f16_of_e4m3(valid ? *reinterpret_cast<const u32*>(src + 16 * i) : 0, x0, x1);
+                if (kQShared) asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(q_at + (i * (HALVES / 2) + h / 2) * 512 + h % 2 * 8), "r"(x0), "r"(x1) : "memory");
+                else q[kQShared ? 0 : i][2 * h] = x0, q[kQShared ? 0 : i][2 * h + 1] = x1;
+            }
 #pragma unroll
             for (i32 e = 0; e < 2; ++e) {
                 const i32 column = first_row + 8 * h + 2 * lane4 + e, query = query_of(column, over), q_head = kv_head * p.group + column - query * p.group;
@@ -462,7 +472,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 }
 #endif
             };
-            tile(st, q, ring + slot * kStageBytes, c, v_scale, blocks ? 0.0f : kSlack, first_key, clear, limit, lane, k_done, v_wait);
+            auto queries = [&](i32 step, u32 (&x)[2 * HALVES]) -> const u32 (&)[2 * HALVES] {   // each lane reads what it has written
+                if (!kQShared) return q[kQShared ? 0 : step];
+#pragma unroll
+                for (i32 e = 0; e < HALVES / 2; ++e)
+                    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                                 : "=r"(x[4 * e]), "=r"(x[4 * e + 1]), "=r"(x[4 * e + 2]), "=r"(x[4 * e + 3])
+                                 : "r"(q_at + (step * (HALVES / 2) + e) * 512)
+                                 : "memory");
+                return x;
+            };
+            tile(st, queries, ring + slot * kStageBytes, c, v_scale, blocks ? 0.0f : kSlack, first_key, clear, limit, lane, k_done, v_wait);
             __syncwarp();   // every lane is done with the slot
             if (WS_APART) load(at_v, slot, false, true);
             else load(at_k, slot, true, true);

@@ -1,6 +1,6 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["D == 128 || D == 256", "Hq % Hkv == 0", "Hq / Hkv * Sq <= 256", "RING == 0 || D == 128 || B * Hkv * ceil_div(Hq / Hkv * Sq, 16) * TEAM <= SM_COUNT"]
+//! constraints = ["D == 128 || D == 256", "ROWS == 16 || D == 128", "Hq % Hkv == 0", "Hq / Hkv * Sq <= 256", "RING == 0 || D == 128 || B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * TEAM <= SM_COUNT"]
 //! shapes = ["deep"]
 //! scales = ["head", "tensor", "block"]
 //! layouts = ["dense"]
@@ -8,16 +8,17 @@
 //! defines = ["D", "causal", "out"]
 //! [levers]
 //! TEAM = [4, 1, 2, 16]
+//! ROWS = [16, 32]
 //! RING = [1, 0]
 //! [budget]
 //! registers = 255
-//! spill_bytes = 128
+//! spill_bytes = 256
 //! [workspace.partial]
 //! dtype = "f32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 16) * TEAM", "16 * (D + 2 * (D / 128))"]
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * TEAM", "ROWS * (D + 2 * (D / 128))"]
 //! [workspace.arrived]
 //! dtype = "i32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 16) * 16"]
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * ROWS"]
 //! init = "zero"
 //! [structs.p]
 //! bytes = 256
@@ -62,8 +63,8 @@
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
 //!   { name = "tiles_per_unit", type = "i32", offset = 224, value = "ceil_div(Sk, 4096 / D)" },
 //!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "TEAM" },
-//!   { name = "total_tiles", type = "i32", offset = 232, value = "B * Hkv * ceil_div(Hq / Hkv * Sq, 16)" },
-//!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Hq / Hkv * Sq, 16)" },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = "B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS)" },
+//!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Hq / Hkv * Sq, ROWS)" },
 //!   { name = "section", type = "i32", offset = 240, value = 1 },
 //!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
 //! ]
@@ -84,12 +85,12 @@
 //! l2_promotion = "L2_256B"
 //! [[launch]]
 //! entry = "attention_decode"
-//! grid = ["TEAM * min(B * Hkv * ceil_div(Hq / Hkv * Sq, 16), SM_COUNT / TEAM)"]
+//! grid = ["TEAM * min(B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS), SM_COUNT / TEAM)"]
 //! block = [256]
-//! shared_bytes = "8 * 3 * 2 * 4096 + 8 * 64 + 8 * 3 * 16 + 16 + (1 - RING * (D / 256)) * (8 * 8 * (D + 4) * 4) - (1 - RING) * (D / 256) * 8 * (2 * 4096 + 16)"
+//! shared_bytes = "8 * 3 * 2 * 4096 + 8 * 64 + 8 * 3 * 16 + 16 - (ROWS / 32) * 128 + (1 - RING * (D / 256)) * (8 * 8 * (D + 4) * 4) - (1 - RING) * (D / 256) * 8 * (2 * 4096 + 16)"
 //! args = ["p", "q_map", "k_map", "v_map"]
 
-// decode.cu as it ships for 17 to 256 packed rows, 16 to a unit: caches (B, H, S, D), all of them used.
+// decode.cu as it ships for 17 to 256 packed rows, 16 or 32 to a unit: caches (B, H, S, D), all of them used.
 // The struct is Params of params.cuh (ragged.cuh: Ragged), field by field; the entry and its code are those that ship.
 #define WS_KEYS (4096 / WS_D)
 #define WS_WARPS 8
@@ -97,8 +98,8 @@
 #define WS_STAGES 3
 #define WS_RING 1
 #else
-#define WS_STAGES (WS_D == 256 ? 2 : 3)
+#define WS_STAGES (WS_D == 256 || ROWS == 32 ? 2 : 3)
 #endif
-#define WS_ROWS 16
+#define WS_ROWS ROWS
 #define WS_MORE 1
 #include "decode.cu"

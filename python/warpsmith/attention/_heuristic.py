@@ -106,26 +106,29 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace
 DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 2)}   # keys of a tile, warps, stages (D 256: three where a CTA has one unit)
 
 
-def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms=SMS):
-    """Few queries over long caches: at most 16 packed rows to a unit."""
+def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms=SMS, of_rows=None):
+    """Few queries over long caches: at most of_rows packed rows to a unit, 8, 16 or, up to D 128, 32."""
     k, w, n = DECODE[s.D]
     keys, warps = keys or k, warps or w
     rows = s.group * s.Sq
-    row_tiles = ceil_div(rows, 16)
+    of_rows = of_rows or (8 if rows <= 8 else 16)
+    row_tiles = ceil_div(rows, of_rows)
     per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv * row_tiles
     team = min(team or decode_team(units, per_unit, warps, sms), sms)
     ctas = team * min(units, sms // team)
     # One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
     ring = s.D == 256 and ctas == team * units
-    stages = stages or (3 if ring else n)
-    of_rows = 8 if rows <= 8 else 16
+    stages = stages or (2 if of_rows == 32 else 3 if ring else n)
     defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=of_rows, WS_CAUSAL=int(s.causal))
     if ring:
         defines["WS_RING"] = 1
     if row_tiles > 1:
         defines["WS_MORE"] = 1
-    apart = s.D == 256 or of_rows == 16   # WS_APART
-    shared = warps * stages * 2 * keys * s.D + warps * 64 + (0 if ring else warps * 8 * (s.D + 4) * 4) + warps * stages * (16 if apart else 8) + 16
+    apart = s.D == 256 or of_rows >= 16   # WS_APART
+    shared = warps * stages * 2 * keys * s.D + warps * 64 + (0 if ring else warps * 8 * (s.D + 4) * 4)
+    if of_rows == 32:   # a copy of the queries for each warp
+        shared = ceil_div(shared, 128) * 128 + warps * 32 * s.D * 2
+    shared += warps * stages * (16 if apart else 8) + 16
     if shared > 232448:
         return None
     partial = units * team * of_rows * (s.D + (4 if s.D == 256 else 2)) if team > 1 or trace else 0
@@ -348,14 +351,20 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
 
 
 # About how long a call takes where queries are neither few nor many, in nanoseconds on an H200: a tenth off for most shapes measured.
-DECODE_RATE = {64: 4600, 128: 5500, 256: 5700}   # bytes of K and V in a nanosecond that 132 SMs take with 16 rows
+DECODE_RATE = {16: {64: 4600, 128: 5500, 256: 5700}, 32: {64: 3350, 128: 3580}}   # bytes of K and V in a nanosecond that 132 SMs take with so many rows
 
 
 def decode_ns(s, c):
-    """Of choose_decode's c: each 16 rows take the keys again, the first from memory."""
-    team, keys = c.tiles_per_worker, c.boxes[1]
+    """Of choose_decode's c: each 16 or 32 rows take the keys again, the first from memory."""
+    team, keys, of_rows = c.tiles_per_worker, c.boxes[1], dict(c.defines)["WS_ROWS"]
     tiles = ceil_div(c.total_tiles, c.grid[0] // team) * ceil_div(c.tiles_per_unit, team)   # of a CTA
-    return 6000 + max(2 * s.B * s.Hkv * s.Sk * s.D // 4200, tiles * 2 * keys * s.D * SMS // DECODE_RATE[s.D])
+    return (14000 if of_rows == 32 else 6000) + max(2 * s.B * s.Hkv * s.Sk * s.D // 4200, tiles * 2 * keys * s.D * SMS // DECODE_RATE[of_rows][s.D])
+
+
+def choose_more(s, sms=SMS):
+    """Decode of more than 16 packed rows: 16 at a time, or 32, which want more room and have a longer end. With its time."""
+    found = [choose_decode(s, sms=sms, of_rows=n) for n in DECODE_RATE if s.D in DECODE_RATE[n]]
+    return min(((decode_ns(s, c), c) for c in found), key=lambda x: x[0])
 
 
 def stream_ns(s, c):
@@ -378,8 +387,8 @@ def choose_some(s, sms=SMS):
     rows = s.group * s.Sq
     if rows > 256:
         return choose_many(s, sms)
-    decode = choose_decode(s, sms=sms)
-    found = [(many_ns(s, sms), 0), (decode_ns(s, decode), 1)]
+    ns, decode = choose_more(s, sms)
+    found = [(many_ns(s, sms), 0), (ns, 1)]
     if rows <= 64 and s.Sk > 1024:
         stream = choose_stream(s, sms=sms)
         found.append((stream_ns(s, stream), 2))
@@ -441,8 +450,8 @@ def choose_lengths(s, sms=SMS):
     """Caches of which each sequence uses a part, at most Sk keys, of whole tiles: few queries go to decode.cu, all else to ragged.cu."""
     rows = s.group * s.Sq
     if rows <= 256:
-        c = choose_decode(s, sms=sms)
-        if rows <= 16 or decode_ns(s, c) <= ragged_ns(s):
+        ns, c = choose_more(s, sms) if rows > 16 else (0, choose_decode(s, sms=sms))
+        if ns <= ragged_ns(s):
             return replace(c, defines=c.defines + (("WS_LENS", 1),))
     return choose_ragged(s, sms)
 
