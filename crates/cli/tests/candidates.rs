@@ -298,13 +298,79 @@ fn the_kernel_over_transposed_values_is_right_on_plain_products() {
     shipped_pass(&rows);
 }
 
-/// The kernel with exponentials over V^T, with log-sum-exps: new maxima late, rows that see nothing, rings of buffers that come round.
+/// The kernels of few queries with plain products and copies: warps that are alone with their rings, what they exchange, teams of CTAs whose last comer adds.
+#[test]
+fn the_kernels_of_few_queries_are_right_on_plain_products() {
+    const DECODE: &str = "gate_any_decode_plain.cu";
+    const LENGTHS: &str = "gate_any_decode_lengths_plain.cu";
+    let rows: [(&str, &str, &[&str], usize); 8] = [
+        (
+            DECODE,
+            "units alone and in teams, by 8, 16 and 32 rows; the room for outputs is taken again",
+            &["--shapes", "2x2x2x4x300x128", "--mask", "causal", "--sweep"],
+            6,
+        ),
+        (DECODE, "wide heads, outputs in the rings", &["--shapes", "1x1x1x7x150x256", "--mask", "none", "--sweep"], 7),
+        (
+            DECODE,
+            "rows by 16 and 32, of which the last unit lacks some",
+            &["--shapes", "1x3x1x13x200x64,1x3x1x13x200x128", "--scales", "block", "--sweep"],
+            12,
+        ),
+        (LENGTHS, "parts of caches, pages", &["--shapes", "3x2x1x3x250x64,2x1x1x4x140x256", "--mask", "causal"], 4),
+        (
+            LENGTHS,
+            "rows by 16 and 32",
+            &["--shapes", "2x3x1x11x200x128", "--mask", "causal", "--layout", "paged", "--sweep"],
+            2,
+        ),
+        (
+            "gate_any_ragged_plain.cu",
+            "one behind another, parts of caches, pages; keys split and not",
+            &["--shapes", "2x4x2x9x300x64", "--sweep"],
+            12,
+        ),
+        ("gate_any_ragged_plain.cu", "wide heads", &["--shapes", "2x2x1x40x200x256", "--mask", "causal", "--sweep"], 6),
+        (
+            "gate_any_split_plain.cu",
+            "keys over warpgroups, over the grid",
+            &[
+                "--shapes",
+                "2x4x2x9x700x64,1x2x1x30x300x256",
+                "--mask",
+                "causal",
+                "--layout",
+                "tokens",
+                "--scales",
+                "block",
+                "--sweep",
+            ],
+            6,
+        ),
+    ];
+    shipped_pass(&rows);
+}
+
+/// The kernel with exponentials, over V^T and V as it comes, with log-sum-exps: new maxima late, rows that see nothing, rings of buffers that come round.
 #[test]
 fn the_kernel_with_exponentials_is_right_on_plain_products() {
     const TRANSPOSED: &str = "gate_any_forward_transposed_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 2] = [
+    const PLAIN: &str = "gate_any_forward_plain.cu";
+    let rows: [(&str, &str, &[&str], usize); 4] = [
         (TRANSPOSED, "groups, rows that see nothing", &["--shapes", "1x4x2x24x72x256,1x3x1x200x40x128"], 4),
         (TRANSPOSED, "new maxima", &["--shapes", "1x1x1x70x700x256,1x1x1x70x700x128", "--dist", "needles,outliers"], 8),
+        (
+            PLAIN,
+            "two, three and four consumers",
+            &["--shapes", "1x4x2x200x300x64,1x2x1x200x150x256", "--mask", "causal", "--sweep"],
+            3,
+        ),
+        (
+            PLAIN,
+            "rows that see nothing; new maxima",
+            &["--shapes", "1x3x1x200x40x64,1x1x1x70x300x128", "--dist", "needles"],
+            4,
+        ),
     ];
     shipped_pass(&rows);
 }

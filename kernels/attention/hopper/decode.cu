@@ -212,11 +212,6 @@ WS_DEV void tile(State& st, Queries queries, u32 k, const float (&c)[HALVES][2],
 #define MARK_FIRST(i)
 #endif
 
-// Brings a box into the L2: a hint, which orders nothing (9.7.9.27.1.4).
-WS_DEV void prefetch_box(const TensorMap* map, i32 c0, i32 c1, i32 c2, i32 c3) {
-    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
-}
-
 // Four neighbouring outputs of a row (an item): a sum over some of the keys, relative to 2^top.
 struct Piece {
     float top, sum;
@@ -333,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const i32 tile = first_tile + a * WARPS;
 #pragma unroll
                 for (i32 i = 0; i < 2 * ((D + 127) / 128); ++i)
-                    if (tile < stop) prefetch_box(i % 2 ? &v_map : &k_map, i / 2 * 128, tile * KEYS, head_of(p, team) % p.Hkv, head_of(p, team) / p.Hkv);
+                    if (tile < stop) tma_prefetch_4d(i % 2 ? &v_map : &k_map, i / 2 * 128, tile * KEYS, head_of(p, team) % p.Hkv, head_of(p, team) / p.Hkv);
             }
         }
     } else if (lane < 2 && team < units) {

@@ -56,6 +56,9 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
     }
     mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
     if (kWideQ && x.w.tiles > 0) prefetch_rows(p, x.head, x.w.first_row, ROWS, lane);   // a row tile ahead of who reads them
+    // Consumers wait for Q where they see keys. Where not, nobody may give Q's room back before who loads Q knew that it was free: else two phases pass, and it waits for ever.
+    if (!kWideQ && x.w.tiles == 0) mbarrier_wait(bars.q_raw(q.slot), q.phase);
+    __syncwarp();   // a lane that lags would wait for a phase that has passed twice
     if (lane == 0) {
         tell(base + kRecords + q.slot * kRecordBytes, x);
         mbarrier_arrive(bars.q_full(q.slot));

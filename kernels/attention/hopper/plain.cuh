@@ -40,7 +40,8 @@ WS_DEV void plain_tma_load(u32 smem, const TensorMap* map, u32 bar, i32 column, 
     if ((m[7] & kCounted) && last) mbarrier_arrive(bar);
 }
 
-// The address behind a descriptor's low word, its leading offset, and the address of a byte, swizzled.
+// The address behind a descriptor's low word, its leading offset, its rows' pitch, and the address of a byte, swizzled.
+WS_DEV u32 plain_pitch(u64 desc) { return (static_cast<u32>(desc >> 32) & 0x3FFF) * 16 / 8; }
 WS_DEV u32 plain_start(u64 desc) { return (static_cast<u32>(desc) & 0x3FFF) << 4; }
 WS_DEV u32 plain_leading(u64 desc) { return (static_cast<u32>(desc) >> 16 & 0x3FFF) << 4; }
 template <u32 kMask>
@@ -105,11 +106,11 @@ WS_DEV void plain_wgmma_f16(float (&d)[36], const u32 (&a)[4], u64 b_desc) {
     }
 }
 
-// A row of B for each column of D, 128 bytes of codes: eight rows by 16 bytes of k, the next eight, then both of the next 16 bytes.
+// A row of B for each column of D, 64 or 128 bytes of codes: eight rows by 16 bytes of k, the next eight, then both of the next 16 bytes.
 template <i32 N>
 WS_DEV void plain_wgmma(float (&d)[N], const u32 (&a)[4], u64 b_desc, i32 accumulate) {
     constexpr u32 kBlocksOf8 = N / 4;
-    const u32 lane = threadIdx.x % 32, start = plain_start(b_desc), right = lane / 16 * 16;
+    const u32 lane = threadIdx.x % 32, start = plain_start(b_desc), right = lane / 16 * 16, pitch = plain_pitch(b_desc);
     if (!accumulate) {
 #pragma unroll
         for (i32 i = 0; i < N; ++i) d[i] = 0.0f;
@@ -117,8 +118,9 @@ WS_DEV void plain_wgmma(float (&d)[N], const u32 (&a)[4], u64 b_desc, i32 accumu
 #pragma unroll
     for (u32 n = 0; n < kBlocksOf8; n += 2) {
         const bool two = n + 1 < kBlocksOf8;
+        const u32 at = start + (8 * n + (two ? lane % 16 : lane % 8)) * pitch + right;
         u32 b[4];
-        ldmatrix_x4(b, plain_swizzled<7>(start + (8 * n + (two ? lane % 16 : lane % 8)) * 128 + right));
+        ldmatrix_x4(b, pitch == 128 ? plain_swizzled<7>(at) : plain_swizzled<3>(at));
         mma_e4m3(d + 4 * n, a, b[0], b[2]);
         if (two) mma_e4m3(d + 4 * n + 4, a, b[1], b[3]);
     }
@@ -132,6 +134,7 @@ WS_DEV void plain_wgmma(float (&d)[N], u64 a_desc, u64 b_desc, i32 accumulate) {
 }
 
 WS_DEV void plain_prefetch(const TensorMap*) {}
+WS_DEV void plain_prefetch_4d(const TensorMap*, i32, i32, i32, i32) {}
 
 WS_DEV void plain_nothing() {}
 
@@ -142,6 +145,7 @@ WS_DEV void plain_wait() {
 }
 
 #define tma_load_4d plain_tma_load
+#define tma_prefetch_4d plain_prefetch_4d
 #define mbarrier_expect_tx plain_expect_tx
 #define mbarrier_expect_only plain_expect_only
 #define prefetch_tensor_map plain_prefetch

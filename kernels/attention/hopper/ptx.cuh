@@ -87,6 +87,11 @@ WS_DEV void tma_load_4d(u32 smem, const TensorMap* map, u32 bar, i32 c0, i32 c1,
         : "memory");
 }
 
+// Brings a box into the L2: a hint, which orders nothing (9.7.9.27.1.4).
+WS_DEV void tma_prefetch_4d(const TensorMap* map, i32 c0, i32 c1, i32 c2, i32 c3) {
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+
 // ---- cp.async (9.7.9.25): 16 bytes; with 0 valid bytes it fills zeros ----
 
 WS_DEV void cp_async_16(u32 smem, const void* gmem, u32 valid_bytes) {

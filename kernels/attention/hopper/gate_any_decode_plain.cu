@@ -1,0 +1,120 @@
+//! task = "fp8_attention"
+//! targets = ["sm_90a"]
+//! constraints = ["Hq % Hkv == 0", "Hq / Hkv * Sq <= 256", "MORE == 1 || Hq / Hkv * Sq <= ROWS", "ROWS < 32 || D < 256", "RING == 0 || D == 256"]
+//! shapes = ["1x4x1x2x300x128", "2x2x1x9x200x256", "1x2x1x3x250x64"]
+//! scales = ["head", "tensor", "block"]
+//! layouts = ["dense"]
+//! outs = ["bf16", "f16", "e4m3"]
+//! defines = ["D", "causal", "out"]
+//! [levers]
+//! TEAM = [1, 2, 3]
+//! ROWS = [8, 16, 32]
+//! MORE = [0, 1]
+//! RING = [0, 1]
+//! [[config]]
+//! name = "alone"
+//! set = { TEAM = 1, ROWS = 8, MORE = 0, RING = 0 }
+//! [[config]]
+//! name = "team"
+//! set = { TEAM = 3, ROWS = 8, MORE = 0, RING = 0 }
+//! [[config]]
+//! name = "ring"
+//! set = { TEAM = 2, ROWS = 8, MORE = 0, RING = 1 }
+//! [[config]]
+//! name = "sixteen"
+//! set = { TEAM = 2, ROWS = 16, MORE = 0, RING = 0 }
+//! [[config]]
+//! name = "more"
+//! set = { TEAM = 1, ROWS = 16, MORE = 1, RING = 0 }
+//! [[config]]
+//! name = "more_team"
+//! set = { TEAM = 3, ROWS = 16, MORE = 1, RING = 0 }
+//! [[config]]
+//! name = "more_ring"
+//! set = { TEAM = 2, ROWS = 16, MORE = 1, RING = 1 }
+//! [[config]]
+//! name = "by_32_team"
+//! set = { TEAM = 2, ROWS = 32, MORE = 1, RING = 0 }
+//! [budget]
+//! registers = 255
+//! spill_bytes = 4096
+//! [workspace.partial]
+//! dtype = "f32"
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * TEAM", "ROWS * (D + 2 * max(1, D / 128))"]
+//! [workspace.arrived]
+//! dtype = "i32"
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * ROWS"]
+//! init = "zero"
+//! [structs.p]
+//! bytes = 256
+//! align = 8
+//! fields = [
+//!   { name = "q", type = "ptr", offset = 0, value = "q" },
+//!   { name = "k", type = "ptr", offset = 8, value = "k" },
+//!   { name = "v", type = "ptr", offset = 16, value = "v" },
+//!   { name = "q_scale", type = "ptr", offset = 24, value = "q_scale" },
+//!   { name = "k_scale", type = "ptr", offset = 32, value = "k_scale" },
+//!   { name = "v_scale", type = "ptr", offset = 40, value = "v_scale" },
+//!   { name = "out", type = "ptr", offset = 48, value = "out" },
+//!   { name = "lse", type = "ptr", offset = 56, value = "lse" },
+//!   { name = "partial", type = "ptr", offset = 64, value = "partial" },
+//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
+//!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
+//!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
+//!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
+//!   { name = "k_b", type = "i64", offset = 104, value = "k_stride_b" },
+//!   { name = "k_h", type = "i64", offset = 112, value = "k_stride_h" },
+//!   { name = "k_s", type = "i64", offset = 120, value = "k_stride_s" },
+//!   { name = "v_b", type = "i64", offset = 128, value = "k_stride_b" },
+//!   { name = "v_h", type = "i64", offset = 136, value = "k_stride_h" },
+//!   { name = "v_s", type = "i64", offset = 144, value = "k_stride_s" },
+//!   { name = "qs_b", type = "i32", offset = 152, value = "q_scale_b" },
+//!   { name = "qs_h", type = "i32", offset = 156, value = "q_scale_h" },
+//!   { name = "qs_t", type = "i32", offset = 160, value = "q_scale_t" },
+//!   { name = "ks_b", type = "i32", offset = 164, value = "k_scale_b" },
+//!   { name = "ks_h", type = "i32", offset = 168, value = "k_scale_h" },
+//!   { name = "ks_t", type = "i32", offset = 172, value = "k_scale_t" },
+//!   { name = "vs_b", type = "i32", offset = 176, value = "k_scale_b" },
+//!   { name = "vs_h", type = "i32", offset = 180, value = "k_scale_h" },
+//!   { name = "vs_t", type = "i32", offset = 184, value = "k_scale_t" },
+//!   { name = "B", type = "i32", offset = 188, value = "B" },
+//!   { name = "Hq", type = "i32", offset = 192, value = "Hq" },
+//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv" },
+//!   { name = "Sq", type = "i32", offset = 200, value = "Sq" },
+//!   { name = "Sk", type = "i32", offset = 204, value = "Sk" },
+//!   { name = "group", type = "i32", offset = 208, value = "group" },
+//!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
+//!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
+//!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
+//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = "ceil_div(Sk, 4096 / D)" },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "TEAM" },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = "B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS)" },
+//!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Hq / Hkv * Sq, ROWS)" },
+//!   { name = "section", type = "i32", offset = 240, value = 1 },
+//!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
+//! ]
+//! [[launch]]
+//! entry = "decode_plain"
+//! grid = ["TEAM * (RING * B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) + (1 - RING) * min(B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS), 2))"]
+//! block = [256]
+//! shared_bytes = "(3 - (ROWS / 32) - (1 - RING) * (D / 256)) * 65536 + (ROWS / 32) * 512 * D + 1152 + (1 - RING) * 256 * (D + 4)"
+//! args = ["p"]
+
+// decode.cu as it ships over whole caches, with copies by plain.cuh in the place of tensor copies: on the CPU the PTX machine executes all of its instructions, races included. Two
+// teams do all of the work, so that rings and the room for outputs are taken again; its time is of no interest. The struct is Params of params.cuh, field by field.
+#define WS_KEYS (4096 / WS_D)
+#define WS_WARPS 8
+#define WS_STAGES (ROWS == 32 || WS_D == 256 && !RING ? 2 : 3)
+#define WS_RING RING
+#define WS_ROWS ROWS
+#define WS_MORE MORE
+#define WS_WGS 1   // plain.cuh wants one
+#include "plain.cuh"
+#include "as_function.cuh"
+#include "decode.cu"
+#include "as_kernels.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) decode_plain(const __grid_constant__ Params p) {
+    const TensorMap k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, p.Sk, KEYS, kPlainChunks, WS_APART ? kCounted : 0), v_map = plain_map(p.v, p.v_b, p.v_h, p.v_s, p.Sk, KEYS);
+    attention_decode(p, k_map, k_map, v_map);
+}

@@ -1,0 +1,95 @@
+//! task = "fp8_attention"
+//! targets = ["sm_90a"]
+//! constraints = ["Hq % Hkv == 0", "STREAM == 0 || DEPTH == 2 && Hq / Hkv * Sq <= 64"]
+//! shapes = ["2x4x2x9x900x64", "2x4x2x9x500x128", "2x2x1x30x300x256"]
+//! scales = ["block", "head", "tensor"]
+//! layouts = ["dense", "tokens"]
+//! outs = ["bf16", "f16", "e4m3"]
+//! defines = ["D", "causal", "out"]
+//! [levers]
+//! STREAM = [0, 1]
+//! DEPTH = [2, 1]
+//! [budget]
+//! registers = 255
+//! spill_bytes = 4096
+//! [workspace.partial]
+//! dtype = "f32"
+//! shape = ["2 * (6 - 2 * (D / 256))", "2 * (Hq / Hkv * Sq + 1) + Hq / Hkv * Sq * D"]
+//! [workspace.arrived]
+//! dtype = "i32"
+//! shape = ["B * Hkv"]
+//! init = "zero"
+//! [structs.p]
+//! bytes = 256
+//! align = 8
+//! fields = [
+//!   { name = "q", type = "ptr", offset = 0, value = "q" },
+//!   { name = "k", type = "ptr", offset = 8, value = "k" },
+//!   { name = "v", type = "ptr", offset = 16, value = "v" },
+//!   { name = "q_scale", type = "ptr", offset = 24, value = "q_scale" },
+//!   { name = "k_scale", type = "ptr", offset = 32, value = "k_scale" },
+//!   { name = "v_scale", type = "ptr", offset = 40, value = "v_scale" },
+//!   { name = "out", type = "ptr", offset = 48, value = "out" },
+//!   { name = "lse", type = "ptr", offset = 56, value = "lse" },
+//!   { name = "partial", type = "ptr", offset = 64, value = "partial" },
+//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
+//!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
+//!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
+//!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
+//!   { name = "k_b", type = "i64", offset = 104, value = "k_stride_b" },
+//!   { name = "k_h", type = "i64", offset = 112, value = "k_stride_h" },
+//!   { name = "k_s", type = "i64", offset = 120, value = "k_stride_s" },
+//!   { name = "v_b", type = "i64", offset = 128, value = "k_stride_b" },
+//!   { name = "v_h", type = "i64", offset = 136, value = "k_stride_h" },
+//!   { name = "v_s", type = "i64", offset = 144, value = "k_stride_s" },
+//!   { name = "qs_b", type = "i32", offset = 152, value = "q_scale_b" },
+//!   { name = "qs_h", type = "i32", offset = 156, value = "q_scale_h" },
+//!   { name = "qs_t", type = "i32", offset = 160, value = "q_scale_t" },
+//!   { name = "ks_b", type = "i32", offset = 164, value = "k_scale_b" },
+//!   { name = "ks_h", type = "i32", offset = 168, value = "k_scale_h" },
+//!   { name = "ks_t", type = "i32", offset = 172, value = "k_scale_t" },
+//!   { name = "vs_b", type = "i32", offset = 176, value = "k_scale_b" },
+//!   { name = "vs_h", type = "i32", offset = 180, value = "k_scale_h" },
+//!   { name = "vs_t", type = "i32", offset = 184, value = "k_scale_t" },
+//!   { name = "B", type = "i32", offset = 188, value = "B" },
+//!   { name = "Hq", type = "i32", offset = 192, value = "Hq" },
+//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv" },
+//!   { name = "Sq", type = "i32", offset = 200, value = "Sq" },
+//!   { name = "Sk", type = "i32", offset = 204, value = "Sk" },
+//!   { name = "group", type = "i32", offset = 208, value = "group" },
+//!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
+//!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
+//!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
+//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = "ceil_div(Sk, (64 + 64 * (64 / D)))" },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "ceil_div(B * Hkv * ceil_div(Sk, (64 + 64 * (64 / D))), (6 - 2 * (D / 256)))" },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = "B * Hkv * ceil_div(Sk, (64 + 64 * (64 / D)))" },
+//!   { name = "row_tiles", type = "i32", offset = 236, value = 0 },
+//!   { name = "section", type = "i32", offset = 240, value = 1 },
+//!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
+//! ]
+//! [[launch]]
+//! entry = "split_plain"
+//! grid = ["STREAM * 2 + (1 - STREAM) * ceil_div(Hq / Hkv * Sq, 64)", "STREAM + (1 - STREAM) * Hkv", "STREAM + (1 - STREAM) * B"]
+//! block = ["STREAM * (384 - 128 * (D / 256)) + (1 - STREAM) * (512 - 256 * (D / 256))"]
+//! shared_bytes = "STREAM * ((3 - D / 256) * (9 - 2 * (D / 256)) * (64 + 64 * (64 / D)) * D + 64) + (1 - STREAM) * max((4 - 2 * (D / 256)) * (2 * DEPTH + 1) * (64 + 64 * (64 / D)) * D, (4 - 2 * (D / 256)) * (512 + 256 * D))"
+//! args = ["p"]
+
+// split.cu as it ships, keys over the warpgroups of a CTA or (STREAM) of the grid, of two CTAs here, with the products of plain.cuh in the place of wgmma: on the CPU the PTX
+// machine executes all of its instructions, races included; its time is of no interest. The struct is Params of params.cuh, field by field.
+#define WS_KEYS (WS_D == 64 ? 128 : 64)
+#if STREAM
+#define WS_WGS (WS_D == 256 ? 2 : 3)
+#define WS_STAGES (WS_D == 256 ? 3 : 4)
+#define WS_POLY 0
+#else
+#define WS_WGS (WS_D == 256 ? 2 : 4)
+#define WS_STAGES DEPTH
+#define WS_POLY 2
+#endif
+#define WS_STREAM STREAM
+#include "plain.cuh"
+#include "as_function.cuh"
+#include "split.cu"
+#include "as_kernels.cuh"
+
+extern "C" __global__ void __launch_bounds__(WGS * 128, 1) split_plain(const __grid_constant__ Params p) { attention_split(p); }
