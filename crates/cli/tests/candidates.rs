@@ -351,6 +351,37 @@ fn the_kernels_of_few_queries_are_right_on_plain_products() {
     shipped_pass(&rows);
 }
 
+/// Few rows of queries, whose keys CTAs share out: groups packed into row tiles, the last warp to come adds; caches of which a part is used, pages.
+#[test]
+fn few_rows_over_many_keys_are_right_on_plain_products() {
+    const CODES: &str = "gate_any_forward_e4m3_few_plain.cu";
+    const LENGTHS: &str = "gate_any_forward_e4m3_few_lengths_plain.cu";
+    let rows: [(&str, &str, &[&str], usize); 6] = [
+        (
+            CODES,
+            "row tiles of several heads, queries that see nothing",
+            &["--shapes", "2x6x2x12x500x128,1x4x2x200x90x128", "--mask", "causal", "--sweep"],
+            4,
+        ),
+        (CODES, "shares without keys, wide heads", &["--shapes", "1x3x1x5x150x128,1x2x1x70x200x256", "--sweep"], 8),
+        (CODES, "new maxima in every share", &["--shapes", "1x4x1x40x900x128", "--dist", "needles,outliers,equal"], 6),
+        (LENGTHS, "parts of caches, pages", &["--shapes", "3x4x2x12x400x128,2x2x1x9x300x256", "--set", "GROUPS=2"], 8),
+        (
+            "gate_any_forward_f16_few_plain.cu",
+            "the kernel without exponentials",
+            &["--shapes", "2x6x2x12x500x64,1x4x2x200x90x64", "--sweep"],
+            8,
+        ),
+        (
+            "gate_any_forward_f16_few_lengths_plain.cu",
+            "the kernel without exponentials, parts of caches, pages",
+            &["--shapes", "3x4x2x12x400x64", "--sweep"],
+            8,
+        ),
+    ];
+    shipped_pass(&rows);
+}
+
 /// The kernel with exponentials, over V^T and V as it comes, with log-sum-exps: new maxima late, rows that see nothing, rings of buffers that come round.
 #[test]
 fn the_kernel_with_exponentials_is_right_on_plain_products() {

@@ -91,7 +91,7 @@ constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is mult
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false, kWideQ = WS_WIDEQ;
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false, kWideQ = WS_WIDEQ, kFew = false, kOwnQ = kWideQ, kLens = false;
 static_assert(kPacked && !kSerial || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");

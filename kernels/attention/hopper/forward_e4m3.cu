@@ -76,6 +76,12 @@
 #ifndef WS_WIDEQ
 #define WS_WIDEQ 0   // with WS_PACKED: p.q is of 16 bits, bf16 or f16 as the output is, and each of its rows gets a power of two of its own beside q_scale, which may be null
 #endif
+#ifndef WS_FEW
+#define WS_FEW 0   // row tiles are of packed rows of a key head, and CTAs share out their keys: few.cuh
+#endif
+#ifndef WS_LENS
+#define WS_LENS 0   // with WS_FEW: sequences have lengths of their own, and perhaps pages
+#endif
 #ifndef WS_LOOKS
 #define WS_LOOKS (!WS_CAUSAL ? 3 : p.Sk > 1024 ? 4 : 1)   // the row tile's first tiles of keys, in whole steps, whose maxima become the references: the largest weight is exact where it is one
 #endif
@@ -84,25 +90,28 @@
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ;
-static_assert(D == 128 ? WGS == 2 || WGS == 3 : D == 256 && WGS == 2, "two or three consumers at head dimension 128, two at 256: registers");
-static_assert(D == 128 || (kPacked && !kBlocks), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ || kFew, kLens = WS_LENS;
+static_assert(D == 128 ? WGS == 2 || WGS == 3 : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
+static_assert(D == 128 || kFew || (kPacked && !kBlocks), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
 static_assert(kPacked || !kWideQ, "queries of 16 bits come with V^T");
+static_assert(!kPacked || !kFew, "few rows take V as it comes");
+static_assert(!kLens || kFew && !kBlocks, "lengths of their own: few rows, scales of whole heads");
 constexpr u32 kPitch = 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;
 constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of ones behind it
-constexpr i32 kQStages = 2, kStages = D == 256 ? 3 : 4, kVStages = kPacked ? 0 : 2, kVtStages = D == 256 ? 2 : 4;
+constexpr bool kDeep = kFew && D == 256;   // few rows are bound by memory, and their V is transposed here
+constexpr i32 kQStages = kDeep ? 1 : 2, kStages = kDeep ? 2 : D == 256 ? 3 : 4, kVStages = kPacked ? 0 : kDeep && WGS == 2 ? 1 : 2, kVtStages = D == 256 ? 2 : 4;
 constexpr i32 kTransposers = 2;   // warps
-constexpr i32 kStep = kBlocks ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles
+constexpr i32 kStep = kBlocks || kDeep ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles
 constexpr i32 kWhole = WS_CAUSAL ? 1 : kStep;   // of which a row tile has a multiple: behind the mask a step of one tile comes first where there is an odd one
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
-constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : D == 256 ? 240 : 216, kProducerRegisters = WGS == 3 ? 32 : D == 256 ? 24 : 72;
+constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : kDeep && WGS == 2 ? 232 : D == 256 ? 240 : 216, kProducerRegisters = WGS == 3 ? 32 : kDeep && WGS == 2 ? 40 : D == 256 && WGS == 2 ? 24 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V^T | barriers | scales | Told of each slot of Q.
 constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
 constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
-constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = 32, kSharedBytes = kRecords + kQStages * kRecordBytes;
+constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kLens ? 48 : 32, kSharedBytes = kRecords + kQStages * kRecordBytes;
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
@@ -183,7 +192,7 @@ WS_DEV u32 anew(u32 thread) {
 
 // Consumer::marks of a row tile's tiles, `looks` of whose first ones give references.
 WS_DEV u32 marks_of(i32 tiles, i32 clear, i32 looks) {
-    const i32 whole = max(0, clear) / KEYS, masked = tiles - whole;   // behind the first one the masked ones come, which is one itself if none is whole
+    const i32 above = max(0, clear) / KEYS, whole = kFew ? min(tiles, above) : above, masked = tiles - whole;   // behind the first one the masked ones come, which is one itself if none is whole
     return (0x55555555u & ((4u << 2 * masked) - 4)) | (whole == 0) | (0xAAAAAAAAu & ((1u << 2 * looks) - 1));
 }
 
@@ -264,11 +273,12 @@ struct Consumer {
                 if (marks & 1u << 2 * h) {
                     const Work x = told(record).w;
                     const u32 thread = anew(0);
-                    hide_unseen(s[h], p, x.keys_at(x.tiles - left + h), own_row(x, group, thread), thread % 4);
+                    if (kFew) hide_few(s[h], p, x, x.keys_at(x.tiles - left + h), own_row(x, group, thread), thread % 4);
+                    else hide_unseen(s[h], p, x.keys_at(x.tiles - left + h), own_row(x, group, thread), thread % 4);
                 }
             } else {
                 const i32 t = w.keys_at(j + h);
-                if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
+                if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) kFew ? hide_few(s[h], p, w, t, row0, lane4) : hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
             }
             largest_scores(s[h], h > 0, top0, top1);
         }
@@ -347,20 +357,21 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const Told x = told(me.record);
         const Work& w = x.w;
         if (w.tiles < 0) break;
+        if (kFew) me.b0 = me.b1 = twice(kUnseen);
 #pragma unroll
         for (i32 i = 0; i < kOutputs; ++i) me.o[i] = 0.0f;
         if (w.tiles > 0) {
             const u32 thread = anew(own), warp = thread / 32, lane4 = thread % 4;
             const i32 group_row = w.first_row + 64 * group, row0 = own_row(w, group, thread);
-            const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
+            const i32 mine = tiles_seen(p, w, group_row), clear = kFew ? few_clear_keys(p, w, group_row) : clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch;
-            if (!kWideQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
+            if (!kOwnQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
             prepare_rows(p, x, group_row + 16 * warp, q_at, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
             me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1), me.b0 = me.b1 = twice(kUnseen);
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
             me.q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
-            me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, clear, WS_LOOKS);
+            me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear, WS_LOOKS);
             me.k_there = false;
             LAP(5);
             if (mine > 0) {
@@ -385,6 +396,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         q.next();
 
         const u32 thread = anew(own), lane4 = thread % 4;
+        if (kFew && !few_add(p, done.w, done.head, group, thread, me.o, kOctaves * first_of(me.b0), kOctaves * first_of(me.b1))) continue;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 1];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : done.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : done.v_scale * rcp(sum1);
         if (kPacked && kBlocks) {   // V's mean
@@ -400,7 +412,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 }
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
-    attention_forward_e4m3(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+    attention_forward_e4m3(const __grid_constant__ FewParams p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                            const __grid_constant__ TensorMap v_map) {
     extern __shared__ __align__(1024) u8 memory[];
     constexpr u32 kWords = kOnesBytes / 4;

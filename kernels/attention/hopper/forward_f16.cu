@@ -46,6 +46,12 @@
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
 #endif
+#ifndef WS_FEW
+#define WS_FEW 0   // row tiles are of packed rows of a key head, and CTAs share out their keys: few.cuh
+#endif
+#ifndef WS_LENS
+#define WS_LENS 0   // with WS_FEW: sequences have lengths of their own, and perhaps pages
+#endif
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
@@ -60,8 +66,10 @@
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
 static_assert(WGS == 2 || WGS == 4, "two or four consumers: three lost, and straddle blocks of 128 queries");
-constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true, kWideQ = WS_WIDEQ;
+constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ || kFew, kLens = WS_LENS;
 static_assert(WS_PACKED || !kWideQ, "queries of 16 bits go with packed values");
+static_assert(!kBlocks || !kFew, "few rows take V as it comes");
+static_assert(!kLens || kFew, "lengths of their own: few rows");
 constexpr u32 kPitch = D;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = kAcross ? 1024 : 2048;
 constexpr u32 kHalf = kTileBytes + kOnesBytes;   // kAcross: V^T of 64 keys, 64 rows of dimensions, and eight of ones behind them
@@ -75,7 +83,7 @@ static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1
 // Shared memory: Q | K | V | V in f16 | barriers | scales | Told of each slot of Q | ones, 16 keys of 128 bytes.
 constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
 constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
-constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = 32, kRecordsEnd = kRecords + kQStages * kRecordBytes;
+constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kLens ? 48 : 32, kRecordsEnd = kRecords + kQStages * kRecordBytes;
 constexpr u32 kOnes = (kRecordsEnd + 1023) / 1024 * 1024, kSharedBytes = kAcross ? kRecordsEnd : kOnes + kOnesBytes;
 static_assert(kVStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
@@ -169,19 +177,19 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
         Consumer me;
         me.reset();
+        u32 b0 = twice(kUnseen), b1 = b0;
         if (w.tiles > 0) {
-            const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
+            const i32 mine = tiles_seen(p, w, group_row), clear = kFew ? few_clear_keys(p, w, group_row) : clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch;
             const float c = later_block(w, group) ? x.c_later : x.c;
             float step0, step1;
-            if (!kWideQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
+            if (!kOwnQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
             prepare_rows(p, x, group_row + 16 * warp, q_at, lane, c, step0, step1);
             u32 c0 = factor_pair(step0), c1 = factor_pair(step1);
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
             const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             Pairs s;   // scores, then their weights
-            u32 b0 = twice(kUnseen), b1 = b0;
             i32 j = 0;
             if (mine > 0) {
                 io.wait_k(n);
@@ -203,7 +211,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     LAP(1);
                     io.release_k(n);
                     if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) {   // without the mask the only tile with a tail comes first
-                        hide_unseen(s, p, t, row0, lane4);
+                        if (kFew) hide_few(s, p, w, t, row0, lane4);
+                        else hide_unseen(s, p, t, row0, lane4);
                     }
                     u32 top0, top1;
                     largest_scores(s, false, top0, top1);
@@ -221,7 +230,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     ++j;
                     if (WS_CAUSAL && j == 1) {
 #pragma unroll 1
-                        for (; j < w.tiles && w.keys_at(j) >= mine; ++j, ++n) io.pass_over(n);
+                        for (; j < w.tiles && w.keys_at(j) >= (kFew ? w.base : 0) + mine; ++j, ++n) io.pass_over(n);
                     }
                     const bool more = j < w.tiles;
                     if (more) io.wait_k(n);
@@ -238,6 +247,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         __syncwarp();
         io.release(bars.q_empty(q.slot));
         q.next();
+        if (kFew && !few_add(p, w, x.head, group, thread, me.o, kOctaves * first_of(b0), kOctaves * first_of(b1))) continue;
 
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 2];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : x.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : x.v_scale * rcp(sum1);
@@ -254,7 +264,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 }
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
-    attention_forward_f16(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+    attention_forward_f16(const __grid_constant__ FewParams p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                           const __grid_constant__ TensorMap v_map) {
     extern __shared__ __align__(1024) u8 memory[];
     constexpr u32 kWords = kOnesBytes / 4;

@@ -2,7 +2,7 @@
 //
 // Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
 // kVtBytes (a slot of V as consumers take it), kWhole (a row tile has a multiple of so many tiles of keys), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
-// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kWideQ (they load Q themselves); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
+// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kOwnQ (they load Q themselves); kFew (row tiles are of packed rows of a key head, and their keys are shared out among CTAs: few.cuh); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
 #include "params.cuh"
@@ -10,20 +10,30 @@
 
 struct Work {
     i32 b, head, first_row, tiles, first_tile;
+    i32 base, split, keys;   // kFew: tiles of keys before its own, which share that is, and keys of the sequence
 
     // The i-th tile of keys: from last to first, but one that every row sees whole comes before all: it gives the rows their references, and
     // then a masked tile is like any other. (A row's only key so far is a poor reference: the next tile's recomputation cost 8 us a row tile.)
-    WS_DEV_MEMBER i32 keys_at(i32 i) const { return !WS_CAUSAL ? tiles - 1 - i : i == 0 ? first_tile : tiles - i > first_tile ? tiles - i : tiles - 1 - i; }
+    WS_DEV_MEMBER i32 keys_at(i32 i) const { return (kFew ? base : 0) + (!WS_CAUSAL ? tiles - 1 - i : i == 0 ? first_tile : tiles - i > first_tile ? tiles - i : tiles - 1 - i); }
 };
+
+WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 first, i32 head, i32 b) {
+#pragma unroll
+    for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * rows * 128, map, bar, half * 128, first, head, b);
+}
+
+#include "few.cuh"
 
 // Of the tiles of keys, how many some of 64 rows from group_row on see: the others are passed over. And the key from which on a mask is wanted.
 WS_DEV i32 tiles_seen(const Params& p, const Work& w, i32 group_row) {
+    if (kFew) return few_tiles_seen(p, w, group_row);
     return WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
 }
 WS_DEV i32 clear_keys(const Params& p, i32 group_row) { return WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk; }
 
 // The i-th tile of this CTA: rounds run forwards and backwards in turn, so that shares of a falling list of lengths are even.
 WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
+    if (kFew) return few_work_of(p, i, w);
     const i32 total = p.row_tiles * p.Hq * p.B;
     i32 t = i * gridDim.x + ((WS_CAUSAL && (i & 1)) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
     if (t >= total) return false;
@@ -38,11 +48,6 @@ WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
     w.tiles = last > 0 ? (last + KEYS * kWhole - 1) / (KEYS * kWhole) * kWhole : 0;   // one tile more may lie behind all keys: it comes as zeros
     w.first_tile = max(0, min(p.Sk, p.Sk - p.Sq + w.first_row + 1) / KEYS - 1);
     return true;
-}
-
-WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 first, i32 head, i32 b) {
-#pragma unroll
-    for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * rows * 128, map, bar, half * 128, first, head, b);
 }
 
 // With kBlocks a tile's scale goes beside its barrier before the arrival, which lets consumers see it. It is asked for before the tile's slot is waited for, so
@@ -62,27 +67,29 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
 #if WS_BLOCKS
     u32 n = 0;
 #endif
+    if (kLens) wait_for_earlier_kernels();   // lengths may be what they make
     auto load_k = [&](i32 i, i32 kv_head) {
 #if WS_BLOCKS
         const float scale = load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h + w.keys_at(i) * p.ks_t);
 #endif
         mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
         announce(bars.k_full(k.slot));
-        load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+        if (kLens) few_load(p, w, base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), w.keys_at(i) * KEYS, kv_head);
+        else load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
 #if WS_BLOCKS
         store_shared_f32(bars.k_scale(n++), scale);
         mbarrier_arrive(bars.k_full(k.slot));
 #endif
         k.next();
     };
-    constexpr i32 kEarly = !kWideQ && kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
+    constexpr i32 kEarly = !kOwnQ && kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
     for (i32 round = 0; work_of(p, round, w); ++round) {
         if (!kMade && round == 0) wait_for_earlier_kernels();
         if (!kTold && w.tiles == 0) continue;
         const i32 kv_head = w.head / p.group;
         const u32 q_there = kTold ? bars.q_raw(q.slot) : bars.q_full(q.slot);
         if (kEarly) load_k(0, kv_head);
-        if (!kWideQ) {
+        if (!kOwnQ) {
             mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
             mbarrier_expect_tx(q_there, kTold && w.tiles == 0 ? 0 : kQBytes);
 #pragma unroll
@@ -103,6 +110,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
 #if WS_BLOCKS
     u32 n = 0;
 #endif
+    if (kLens) wait_for_earlier_kernels();
     for (i32 round = 0; work_of(p, round, w); ++round) {
         if (round == 0) wait_for_earlier_kernels();
         const i32 kv_head = w.head / p.group;
@@ -116,6 +124,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
             announce(full);
             if (kPacked) tma_load_4d(base + kVt + v.slot * kVtBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
             else if (kAcross) tma_load_4d(base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
+            else if (kLens) few_load(p, w, base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, kv_head);
             else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
 #if WS_BLOCKS
             store_shared_f32(bars.v_scale(n++), scale);
@@ -135,12 +144,14 @@ WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp
     Ring<kQStages> q;
     Work w;
     u32 n = 0;
+    if (kLens) wait_for_earlier_kernels();
     for (i32 i = 0; work_of(p, i, w); ++i) {
         if (!kMade && i == 0) wait_for_earlier_kernels();
         if (kTold) begin_rows(base, bars, q, &w, warp, lane);
         q.next();
         for (i32 t = 0; !kPacked && t < w.tiles; ++t) {
             mbarrier_wait(bars.v_full(v.slot), v.phase);
+            if (kLens) few_clear(w, t, base + kV + v.slot * kTileBytes, warp, lane);
             mbarrier_wait(bars.vt_empty(vt.slot), vt.phase ^ 1);
             rewrite(base + kV + v.slot * kTileBytes, base + kVt + vt.slot * kVtBytes, warp, lane, n++);
             fence_async_shared();
@@ -207,11 +218,11 @@ template <i32 kSecond, i32 N>
 WS_DEV void store_rows(const Params& p, const float (&o)[N], i64 at, i32 row0, u32 lane4, float f0, float f1) {
     constexpr i32 kThird = 5 - kSecond;
     const i64 to = (at + row0) * D + 4 * lane4;
-    if (row0 < p.Sq) {
+    if (row0 < (kFew ? p.group * p.Sq : p.Sq)) {
 #pragma unroll
         for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, o[8 * j] * f0, o[8 * j + kSecond] * f0, o[8 * j + kThird] * f0, o[8 * j + 5] * f0);
     }
-    if (row0 + 8 < p.Sq) {
+    if (row0 + 8 < (kFew ? p.group * p.Sq : p.Sq)) {
 #pragma unroll
         for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, o[8 * j + 2] * f1, o[8 * j + 2 + kSecond] * f1, o[8 * j + 2 + kThird] * f1, o[8 * j + 7] * f1);
     }

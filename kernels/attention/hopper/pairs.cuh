@@ -23,19 +23,24 @@ struct Told {
 
 WS_DEV void tell(u32 to, const Told& x) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.head), "r"(x.w.first_row), "r"(x.w.tiles), "r"(x.w.first_tile) : "memory");
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %3};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later) : "memory");
+    if (kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "r"(x.w.base), "r"(x.w.split) : "memory");
+    if (kLens) asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 32), "r"(x.w.keys) : "memory");
+    if (!kFew) asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %3};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later) : "memory");
 }
 
 WS_DEV Told told(u32 from) {
     Told x{};
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.head), "=r"(x.w.first_row), "=r"(x.w.tiles), "=r"(x.w.first_tile) : "r"(from) : "memory");
-    if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");
+    if (kFew) {
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=f"(x.c), "=f"(x.v_scale), "=r"(x.w.base), "=r"(x.w.split) : "r"(from + 16) : "memory");
+        if (kLens) asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x.w.keys) : "r"(from + 32) : "memory");
+    } else if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");
     else asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.c), "=f"(x.v_scale) : "r"(from + 16) : "memory");
     return x;
 }
 
 // Whether a group's rows are of the block of 128 queries behind that of the row tile's first one.
-WS_DEV bool later_block(const Work& w, u32 group) { return kBlocks && (w.first_row & 64) + 64 * group >= 128; }
+WS_DEV bool later_block(const Work& w, u32 group) { return kBlocks && !kFew && (w.first_row & 64) + 64 * group >= 128; }
 
 // By one warp, while Q is on its way. v_scale: kBlocks, what outputs are to be multiplied by.
 WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 lane, float v_scale) {
@@ -45,19 +50,19 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
         const i32 kv_head = w->head / p.group;
         const float* q_scales = p.q_scale + w->b * p.qs_b + w->head * p.qs_h;
         const i32 block = kBlocks ? w->first_row >> 7 : 0, last = (p.Sq - 1) >> 7;
-        const bool unit = kWideQ && !p.q_scale;
+        const bool unit = kFew || kWideQ && !p.q_scale;   // kFew: rows are of several heads, and each has its own
         const float q_scale = unit ? 1.0f : load_f32(q_scales + block * p.qs_t), later = unit ? 1.0f : kBlocks ? load_f32(q_scales + min(block + 1, last) * p.qs_t) : 0.0f;
         const float k_scale = kBlocks ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
         x.v_scale = kBlocks ? v_scale : load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
         x.w = *w;
         x.head = w->b * p.Hq + w->head;
-        x.c = score_factor(q_scale * k_scale * p.softmax_scale_log2);
+        x.c = kFew ? k_scale * p.softmax_scale_log2 : score_factor(q_scale * k_scale * p.softmax_scale_log2);
         x.c_later = score_factor(later * p.softmax_scale_log2);
     }
     mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
     if (kWideQ && x.w.tiles > 0) prefetch_rows(p, x.head, x.w.first_row, ROWS, lane);   // a row tile ahead of who reads them
     // Consumers wait for Q where they see keys. Where not, nobody may give Q's room back before who loads Q knew that it was free: else two phases pass, and it waits for ever.
-    if (!kWideQ && x.w.tiles == 0) mbarrier_wait(bars.q_raw(q.slot), q.phase);
+    if (!kOwnQ && x.w.tiles == 0) mbarrier_wait(bars.q_raw(q.slot), q.phase);
     __syncwarp();   // a lane that lags would wait for a phase that has passed twice
     if (lane == 0) {
         tell(base + kRecords + q.slot * kRecordBytes, x);
@@ -97,6 +102,13 @@ WS_DEV void hide_unseen(Pairs& s, const Params& p, i32 t, i32 row0, u32 lane4) {
     hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
 }
 
+// The same of packed rows.
+WS_DEV void hide_few(Pairs& s, const Params& p, const Work& w, i32 t, i32 row0, u32 lane4) {
+    const i32 keys = few_keys(p, w);
+    auto seen = [&](i32 row) { return WS_CAUSAL ? min(keys, keys - p.Sq + row % p.Sq + 1) : keys; };
+    hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), seen(row0), seen(row0 + 8));
+}
+
 // A thread's largest scores of its two rows, in pairs: of a tile, or (more) of that and what they were before.
 WS_DEV void largest_scores(const Pairs& s, bool more, u32& top0, u32& top1) {
     if (!more) top0 = s[0], top1 = s[1];
@@ -115,15 +127,22 @@ constexpr float kScoresInF16 = 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0
 
 // Multiplies each row of Q by a power of two, 2^-k, for which no score leaves f16: the warp's own 16 rows, in place, two lanes to a row. Returns the row's factor c / kOctaves
 // of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
-WS_DEV float scale_rows(u32 q, u32 lane, float c) {
+// kFew: the rows from first_row on come from memory.
+WS_DEV float scale_rows(const Params& p, const Told& x, i32 first_row, u32 q, u32 lane, float c) {
     constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
     const u32 row = lane / 2, first = (lane & 1) * kChunks;
     auto at = [&](u32 i) { return q + (first + i) / 8 * (64 * 128) + swizzled<kPitch>(row, (first + i) % 8); };   // at D 256 the second half of the dimensions lies behind
     u32 h[D / 4], norm = 0;
+    const u8* src = nullptr;
+    if (kFew) src = few_row(p, x.head, first_row + static_cast<i32>(row), c);
 #pragma unroll
     for (u32 i = 0; i < kChunks; ++i) {
-        u32 r[4];
-        load_shared_16(r, at(i));
+        u32 r[4] = {0, 0, 0, 0};
+        if (!kFew) load_shared_16(r, at(i));
+        else if (src) {
+            const uint4 y = reinterpret_cast<const uint4*>(src)[first + i];
+            r[0] = y.x, r[1] = y.y, r[2] = y.z, r[3] = y.w;
+        }
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) f16_of_e4m3(r[e], h[8 * i + 2 * e], h[8 * i + 2 * e + 1]);
     }
@@ -158,7 +177,7 @@ WS_DEV void prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, u
         step0 *= c * (1.0f / kOctaves);
         step1 *= c * (1.0f / kOctaves);
     } else {
-        const float step = scale_rows(q, lane, c);
+        const float step = scale_rows(p, x, first_row, q, lane, c);
         step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4));
         step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
     }

@@ -146,6 +146,7 @@ WS_DEV void plain_wait() {
 
 #define tma_load_4d plain_tma_load
 #define tma_prefetch_4d plain_prefetch_4d
+#define copies_issued mbarrier_arrive
 #define mbarrier_expect_tx plain_expect_tx
 #define mbarrier_expect_only plain_expect_only
 #define prefetch_tensor_map plain_prefetch

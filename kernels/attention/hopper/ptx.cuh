@@ -87,6 +87,9 @@ WS_DEV void tma_load_4d(u32 smem, const TensorMap* map, u32 bar, i32 c0, i32 c1,
         : "memory");
 }
 
+// Called where a thread has asked for all of a barrier's copies: plain.cuh arrives there, as its copies do not.
+WS_DEV void copies_issued(u32) {}
+
 // Brings a box into the L2: a hint, which orders nothing (9.7.9.27.1.4).
 WS_DEV void tma_prefetch_4d(const TensorMap* map, i32 c0, i32 c1, i32 c2, i32 c3) {
     asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
