@@ -51,6 +51,7 @@ fn main() {
         },
         Err(error) => usage(&error, json),
     };
+    paths::give_back();
     std::process::exit(code);
 }
 

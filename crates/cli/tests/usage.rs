@@ -92,6 +92,26 @@ fn the_record_is_what_json_prints_and_a_run_is_never_overwritten() {
 }
 
 #[test]
+fn runs_that_begin_together_have_folders_of_their_own() {
+    let place = Place::new();
+    let (ptx, launch) = (root().join("tests/exec/axpy.ptx"), root().join("tests/exec/axpy.toml"));
+    let arguments = ["exec", ptx.to_str().unwrap(), "--launch", launch.to_str().unwrap()];
+    std::thread::scope(|s| {
+        for _ in 0..8 {
+            s.spawn(|| assert_eq!(place.run(&arguments).status.code(), Some(0)));
+        }
+    });
+    let runs = fs::read_dir(place.path().join("runs")).unwrap().flatten();
+    let whole = runs.filter(|e| !e.file_type().unwrap().is_symlink() && e.path().join("summary.json").is_file());
+    assert_eq!(whole.count(), 8);
+    let elsewhere = Place::new();
+    fs::copy(&launch, elsewhere.path().join("axpy.toml")).unwrap(); // whose arrays are not there
+    let refused = elsewhere.run(&["exec", ptx.to_str().unwrap(), "--launch", "axpy.toml"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(!elsewhere.path().join("runs").exists(), "what was refused leaves nothing");
+}
+
+#[test]
 fn a_pass_is_remembered_and_said_to_be() {
     let place = Place::new();
     let arguments = ["check", "level_07", "--shapes", "tiny"];

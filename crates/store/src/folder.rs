@@ -24,9 +24,12 @@ pub(crate) fn appear<T>(path: &Path, fill: impl FnOnce(&Path) -> io::Result<T>) 
     let filled = fill(staging.path()).map_err(NotMade::Io)?;
     open_to_all(staging.path()).map_err(NotMade::Io)?;
     let staged = staging.keep();
-    // An empty folder in the way is replaced; one that filled up meanwhile is not.
-    let _ = fs::remove_dir(path);
-    if let Err(e) = fs::rename(&staged, path) {
+    // An empty folder in the way is replaced, at once where the platform can; one that filled up meanwhile is not.
+    let renamed = fs::rename(&staged, path).or_else(|e| match fs::remove_dir(path) {
+        Ok(()) => fs::rename(&staged, path),
+        Err(_) => Err(e),
+    });
+    if let Err(e) = renamed {
         let _ = fs::remove_dir_all(&staged);
         return Err(if occupied(path) { NotMade::Exists } else { NotMade::Io(e) });
     }
