@@ -186,6 +186,7 @@ struct Rings {
     // Neither looked at.
     WS_DEV_MEMBER void pass_over(Place n) const {
         wait_k(n);
+        if (kFew) __syncwarp();   // a group without rows passes over all tiles: no lane may lag by two phases
         release_k(n);
         wait_vt(n);
         release_vt(n);
