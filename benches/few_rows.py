@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Few rows of queries over many keys: few.cuh beside what the library runs today, torch's SDPA in f16 and FA3 FP8.
+"""Few rows of queries over many keys: few.cuh beside what the library would run without it, torch's SDPA in f16 and FA3 FP8; and which one it chooses.
 
     few_rows.py [--shapes 1x8-1x512x32768x128,...] [--splits 1,2,4] [--out FILE]
     few_rows.py --compile             # only compiles what the shapes need, into $WARPSMITH_CACHE: wants no GPU
@@ -43,47 +43,25 @@ def heuristic():
         return importlib.import_module("few_rows_package._heuristic"), importlib.import_module("few_rows_package._kernels")
 
 
-# Of a kernel's consumers: cycles of a tile of 128 keys and of a row tile's start and end, as many_ns of _heuristic.py has them; and of adding: fixed, and for each CTA of a row tile.
-CYCLES = {256: {1: (1800, 3000), 2: (3110, 4000)}, 128: {2: (1600, 2600), 3: (2230, 3260)}, 64: {2: (1342, 0), 4: (2055, 0)}}
-ADDING = (3000, 600)
-BYTES = 18.0   # of K and V in a cycle that an SM gets from memory, where all ask
-
-
-def few(h, s, wgs=None, splits=None, sms=132):
-    """A Choice with WS_FEW, by estimated cycles, whose estimate nothing has measured yet."""
-    rows, tiles = s.group * s.Sq, h.ceil_div(s.Sk, 128)
-    step = 2 if s.D == 128 and s.plain and not s.causal else 1
-
-    def cycles(n, ways):
-        units = s.B * s.Hkv * h.ceil_div(rows, 64 * n)
-        of_keys, of_rows = CYCLES[s.D][n]
-        of_keys = max(of_keys if rows > 64 * (n - 1) else of_keys * 3 // 4, 2 * 128 * s.D / BYTES)
-        share = h.ceil_div(h.ceil_div(tiles, step), ways) * step
-        return h.ceil_div(units * ways, sms) * (of_keys * share + of_rows) + (ADDING[0] + ADDING[1] * ways if ways > 1 else 0)
-
-    found = [(cycles(n, w), w, n) for n in ([wgs] if wgs else CYCLES[s.D]) for w in ([splits] if splits else range(1, min(33, tiles // 4 + 2)))]
-    _, ways, n = min(found)
-    row_tiles = h.ceil_div(rows, 64 * n)
-    units = s.B * s.Hkv * row_tiles
-    defines = [("WS_D", s.D), ("WS_WGS", n), ("WS_CAUSAL", int(s.causal))] + ([] if s.plain else [("WS_BLOCKS", 1)]) + [("WS_FEW", 1)]
-    file, shared = ("forward_f16", h.forward_f16_shared(n)) if s.D == 64 else ("forward_e4m3", h.forward_e4m3_shared(n, not s.plain))
-    if s.D == 256:   # one slot of Q, two of K, three of V less a consumer's, two of V^T with ones
-        shared = 64 * n * 256 + (5 - n) * 128 * 256 + 2 * (128 * 256 + 1024) + 256 + 32
-    words = s.D // 2 + (6 if s.D == 64 else 4)
-    return h.Choice(file, tuple(defines), (min(units * ways, sms), 1, 1), (n + 1) * 128, shared, tiles_per_worker=ways, row_tiles=row_tiles, boxes=(64, 128),
-                    partial_floats=units * ways * words * 128 * n if ways > 1 else 0, units=units * 4 * n if ways > 1 else 0)
+def without(h, s):
+    """What the heuristic would give if there was no few.cuh."""
+    takes, h.takes_few = h.takes_few, lambda *_: False
+    try:
+        return h.choose(s)
+    finally:
+        h.takes_few = takes
 
 
 def instances(h, shapes):
     for B, Hq, Hkv, Sq, Sk, D in shapes:
         for causal in (False, True):
             s = h.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain=True, packed=False, lse=False, wide=False)
-            for n in CYCLES[D]:
-                yield few(h, s, n)
-            yield h.choose(s)
-            if h.choose(s).transposes:
-                made = h.transposition(s)
-                yield made[0] if isinstance(made, tuple) else made
+            for n in h.FEW[D]:
+                yield h.choose_few(s, n)[1]
+            for c in (h.choose(s), without(h, s)):
+                yield c
+                if c.transposes:
+                    yield h.transposition(s)
 
 
 def compile_all(shapes):
@@ -150,17 +128,19 @@ def run(shapes, splits, rounds, out):
                 scales[0] = scales[0].view(B, Hkv, -1).amax(2, keepdim=True).expand(B, Hkv, Hq // Hkv).reshape(B, Hq).contiguous()   # FA3 has one for a group
                 sets.append(([(t / s[:, :, None, None]).to(e4m3) for t, s in zip(x, scales)], scales, [t.half() for t in x]))
             ours = lambda choice: [lambda t=t, s=s: sdpa_fp8(*t, *s, causal=causal, _choice=choice) for t, s, _ in sets]
-            shape = lambda x: few(h, x)
-            impls = {"ships": ours(None), "few": ours(shape)}
-            for n in CYCLES[D]:
+            x = h.Shape(B, Hq, Hkv, Sq, Sk, D, causal)
+            choices = {"chosen": h.choose(x), "few": h.choose_few(x)[1], "without": without(h, x)}
+            distinct = [n for i, n in enumerate(choices) if choices[n] not in list(choices.values())[:i]]
+            impls = {n: ours(None if n == "chosen" else lambda _, c=choices[n]: c) for n in distinct}
+            for n in h.FEW[D]:
                 for w in splits:
-                    impls["few %d consumers, %d ways" % (n, w)] = ours(lambda x, n=n, w=w: few(h, x, n, w))
+                    impls["few %d consumers, %d ways" % (n, w)] = ours(lambda x, n=n, w=w: h.choose_few(x, n, w)[1])
             mask = causal_lower_right(Sq, Sk) if causal else None
             impls["sdpa"] = [lambda x=x: F.scaled_dot_product_attention(*x, attn_mask=mask, enable_gqa=Hq != Hkv) for _, _, x in sets]
             if flash_attn_with_kvcache:
                 laid = [([x.view(torch.uint8).transpose(1, 2).contiguous().view(e4m3) for x in t], s[0].view(B, Hkv, -1)[:, :, 0].contiguous(), s) for t, s, _ in sets]
                 impls["fa3"] = [lambda t=t, d=d, s=s: flash_attn_with_kvcache(*t, causal=causal, q_descale=d, k_descale=s[1], v_descale=s[2], num_splits=0) for t, d, s in laid]
-            right = impls["ships"][0]().float()
+            right = impls["without" if "without" in impls else "chosen"][0]().float()
             row = {"B": B, "Hq": Hq, "Hkv": Hkv, "Sq": Sq, "Sk": Sk, "D": D, "mask": "causal" if causal else "full", "off": {}, "us": {}}
             graphs, reps = {}, max(len(sets), 12)
             for name, fns in impls.items():
@@ -172,10 +152,11 @@ def run(shapes, splits, rounds, out):
                     row["off"][name] = str(e).splitlines()[0][:120]
                     torch.cuda.synchronize()
             row["us"] = time_all(torch, graphs, reps, rounds)
-            one = few(h, h.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain=True, packed=False, lse=False, wide=False))
-            row["few"] = "%s, %d ways" % (one.name, one.tiles_per_worker)
+            ns, one = h.choose_few(x)
+            row["few"] = "%s, %d ways, %.1f us expected" % (one.name, one.tiles_per_worker, ns / 1e3)
+            row["chosen"], row["without"] = choices["chosen"].name, choices["without"].name
             rows.append(row)
-            print("%dx%d-%dx%dx%dx%d %s: %s | %s | %s" % (B, Hq, Hkv, Sq, Sk, D, row["mask"], row["us"], row["few"], row["off"]), flush=True)
+            print("%dx%d-%dx%dx%dx%d %s: %s | %s | %s | %s" % (B, Hq, Hkv, Sq, Sk, D, row["mask"], row["us"], row["chosen"], row["few"], row["off"]), flush=True)
             if out:
                 Path(out).write_text(json.dumps({"gpu": torch.cuda.get_device_name(), "rows": rows}, indent=1))
             del graphs, sets, impls

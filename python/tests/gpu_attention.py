@@ -14,7 +14,6 @@ Needs torch and a Hopper GPU. Prints each failure with the case that makes it ag
 """
 import argparse
 import dataclasses
-import math
 import random
 import statistics
 import sys
@@ -25,81 +24,11 @@ import traceback
 import torch
 import torch.nn.functional as F
 
+from gpu_judge import E4, dev, draw, inputs, judge, layout, oracle, quantised, wide_scale
+from gpu_lengths import decode_case, repeated_lengths, varlen_case
 from warpsmith import attention as w
 
-E4, dev = torch.float8_e4m3fn, "cuda"
 LAUNCHES = 2000   # of check_repeats; --launches
-
-
-def draw(shape, dist, g):
-    x = torch.randn(shape, device=dev, generator=g)
-    if dist == "outliers":
-        x += torch.where(torch.rand(shape, device=dev, generator=g) < 1e-3, 50 * torch.randn(shape, device=dev, generator=g), torch.zeros((), device=dev))
-    elif dist == "shifted":
-        x += 3 * torch.randn(shape[0], shape[1], 1, shape[3], device=dev, generator=g)
-    return x
-
-
-def layout(x, how):
-    """The same values with other strides."""
-    b = x.view(torch.uint8)
-    B, H, S, D = b.shape
-    if how == "bshd":
-        b = b.transpose(1, 2).contiguous().transpose(1, 2)
-    elif how == "sliced":
-        wide = torch.zeros(B, H + 1, S + 3, 2 * D, dtype=torch.uint8, device=dev)
-        wide[:, 1:, 2:S + 2, D:] = b
-        b = wide[:, 1:, 2:S + 2, D:]
-    elif how == "odd":   # an address and strides that are no multiples of 16
-        wide = torch.zeros(B * H * S * (D + 1) + 1, dtype=torch.uint8, device=dev)
-        y = wide.as_strided((B, H, S, D), (H * S * (D + 1), S * (D + 1), D + 1, 1), 1)
-        y.copy_(b)
-        b = y
-    return b.view(E4)
-
-
-def wide_scale(s, S):
-    return s[..., None, None].expand(1, 1, 1, 1) if s.dim() == 0 else s[:, :, None, None] if s.dim() == 2 else s.repeat_interleave(128, 2)[:, :, :S, None]
-
-
-def oracle(q, k, v, causal, scale):
-    """f64 (B, H, S, D) and lse, bottom-right."""
-    g = q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(g, 1), v.repeat_interleave(g, 1)
-    s = q @ k.transpose(2, 3) * scale
-    if causal:
-        i, j = torch.arange(q.shape[2], device=dev)[:, None], torch.arange(k.shape[2], device=dev)
-        s = s.masked_fill(j > i + k.shape[2] - q.shape[2], -math.inf)
-    lse = torch.logsumexp(s, -1)
-    return torch.nan_to_num(torch.softmax(s, -1)) @ v, lse
-
-
-def judge(out, lse, want, want_lse, out_scale=None, limit=0.075):
-    """None, or what is wrong."""
-    o = out.double() * (out_scale or 1.0)
-    if not torch.isfinite(o).all():
-        return "not finite"
-    blind = torch.isinf(want_lse)
-    if (o[blind] != 0).any():
-        return "a row that sees no key is not 0"
-    if out_scale:
-        want = want.clamp(-448 * out_scale, 448 * out_scale)
-    rel = float((o - want).norm() / want.norm().clamp_min(1e-30))
-    if not rel < limit + (0.03 if out.dtype == E4 else 0):
-        return f"relF {rel:.4f}"
-    if lse is not None:
-        if (torch.isinf(lse) != blind).any():
-            return "lse: infinite elsewhere"
-        # The tensor core keeps 13 bits of a sum: large scores are off in proportion.
-        d = (lse.double() - want_lse)[~blind].abs().max() - 2e-3 * want_lse[~blind].abs().max() if (~blind).any() else 0.0
-        if d > 0.02:
-            return f"lse off by {float(d):.4f}"
-    return None
-
-
-def quantised(x, kind):
-    codes, s = w.quantize_fp8(x, kind)
-    return codes, s, codes.double() * wide_scale(s, x.shape[2]).double()
 
 
 def dense_case(r, g, choice=None):
@@ -132,8 +61,9 @@ def ada_case(r, g):
 
 
 def chosen(B, Hq, Hkv, Sq, Sk, D, causal, plain=True):
-    """The kernel that runs this on this card without log-sum-exp. plain: no scale differs between blocks of tokens."""
-    return w._heuristic.choose(w._heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain), w._plan.sms(torch.device(dev, torch.cuda.current_device()))).file
+    """The kernel that runs this on this card without log-sum-exp, `few` behind it where row tiles are packed. plain: no scale differs between blocks of tokens."""
+    c = w._heuristic.choose(w._heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain), w._plan.sms(torch.device(dev, torch.cuda.current_device())))
+    return c.file + (" few" if ("WS_FEW", 1) in c.defines else "")
 
 
 def rising(r, g, B, Hq, Hkv, Sq, Sk, D):
@@ -142,6 +72,18 @@ def rising(r, g, B, Hq, Hkv, Sq, Sk, D):
     level = torch.rand(Sk, device=dev, generator=g).sort(descending=r.random() < 0.5)[0] * r.choice((5, 20, 60))
     noise = lambda *shape: 0.5 * torch.randn(*shape, device=dev, generator=g)
     return 8 * u + noise(B, Hq, Sq, D), level[:, None] * u + noise(B, Hkv, Sk, D)
+
+
+def few_case(r, g):
+    """The same kernels over packed row tiles whose keys are shared out among CTAs, in the order of choices that tells them from those for many queries."""
+    D = r.choice((64, 128, 256))
+    file = "forward_f16 few" if D == 64 else "forward_e4m3 few"
+    while True:
+        Hkv, group, B, causal = r.choice((1, 2, 3, 8)), r.choice((1, 1, 2, 3, 4, 8, 16)), r.choice((1, 1, 2, 3, 7)), r.random() < 0.5
+        Sq, Sk = r.choice((r.randint(1, 40), r.randint(1, 300), r.randint(300, 1500))), r.choice((r.randint(100, 1500), r.randint(1000, 5000), r.randint(5000, 12000)))
+        if B * Hkv * group * Sq * Sk < 3e7 and B * Hkv * Sk < 60000 and chosen(B, Hkv * group, Hkv, Sq, Sk, D, causal) == file:
+            break
+    return of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, [r.choice(("tensor", "head")) for _ in range(3)], ("normal", "outliers", "shifted") if D == 64 else ("normal", "outliers", "shifted", "wide"))
 
 
 def f16_case(r, g):
@@ -154,8 +96,13 @@ def f16_case(r, g):
         Hkv, group, B, causal = r.choice((1, 2, 3)), r.choice(groups), r.choice((1, 2, 3)), r.random() < 0.5
         Sq, Sk = r.choice(((r.randint(1025, 2300),) * 2, (r.randint(65, 1500), r.randint(1025, 3000)), (r.randint(1500, 3000), r.randint(1025, 1500)), (r.randint(700, 1100), r.randint(300, 1024))))
         plain = not any(kind == "block" and S > 128 for kind, S in zip(kinds, (Sq, Sk, Sk)))
-        if B * Hkv * group <= 12 and chosen(B, Hkv * group, Hkv, Sq, Sk, D, causal, plain) == file:
+        if B * Hkv * group <= 20 and chosen(B, Hkv * group, Hkv, Sq, Sk, D, causal, plain) == file:
             break
+    return of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, kinds, dists)
+
+
+def of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, kinds, dists):
+    """A case of the kernel that was chosen for outputs alone, beside the one that runs where the log-sum-exp is wanted, too."""
     what, dist = r.choice(("random", "random", "random", "rising", "ones", "nan in q", "nan in k")), r.choice(dists)
     hows = [r.choice(("plain", "bshd", "bshd", "sliced", "odd")) for _ in range(3)]
     dtype, scale = r.choice((torch.bfloat16, torch.float16, E4)), r.choice((None, 0.05)) if what == "random" else None
@@ -201,81 +148,6 @@ def f16_case(r, g):
         return f"values of one are off by {float((out.double() * (out_scale or 1.0) - want).abs().max()):.5f}", case
     return (judge(out, None, want, want_lse, out_scale) or judge(beside, lse, want, want_lse, out_scale)
             or judge(out, None, beside.double() * (out_scale or 1.0), want_lse, out_scale)), case
-
-
-def varlen_case(r, g):
-    D, Hkv, group, B = r.choice((64, 128, 256)), r.choice((1, 2)), r.choice((1, 3, 4)), r.randint(1, 5)
-    nq, nk = [r.choice((0, 1, r.randint(1, 300))) for _ in range(B)], [r.choice((0, r.randint(1, 400), r.randint(1, 1500))) for _ in range(B)]
-    causal, dtype = r.random() < 0.5, r.choice((torch.bfloat16, torch.float16)) if D == 64 else torch.bfloat16
-    kind = r.choice(("tensor", "head", "block"))
-    cu = lambda n: torch.tensor([0] + [sum(n[:i + 1]) for i in range(len(n))], dtype=torch.int32, device=dev)
-    mq, mk = max(nq), max(nk)
-    parts = [[quantised(draw((1, h, max(n, 1), D), "normal", g), "head" if kind == "tensor" else kind) for n in ns] for h, ns in ((Hkv * group, nq), (Hkv, nk), (Hkv, nk))]
-    def joined(ps, ns):
-        rows = [p[0][0, :, :n].view(torch.uint8).transpose(0, 1) for p, n in zip(ps, ns)]
-        return torch.cat(rows).contiguous().view(E4)
-    def scales(ps, ns, most, H):
-        if kind != "block":
-            return torch.cat([p[1] for p in ps])
-        s = torch.ones(B, H, -(-most // 128), device=dev)
-        for i, p in enumerate(ps):
-            m = min(s.shape[2], p[1].shape[2])
-            s[i, :, :m] = p[1][0, :, :m]
-        return s
-    q8, k8, v8 = (joined(p, n) for p, n in zip(parts, (nq, nk, nk)))
-    qs, ks, vs = (scales(p, n, m, h) for p, n, m, h in zip(parts, (nq, nk, nk), (mq, mk, mk), (Hkv * group, Hkv, Hkv)))
-    out, lse = w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq), cu(nk), mq, mk, causal=causal, out_dtype=dtype, return_lse=True)
-    why, at = None, 0
-    for i in range(B):
-        if nq[i]:
-            o, l = out[at:at + nq[i]].transpose(0, 1)[None], lse[:, at:at + nq[i]][None]
-            if nk[i]:
-                want = oracle(parts[0][i][2][:, :, :nq[i]], parts[1][i][2][:, :, :nk[i]], parts[2][i][2][:, :, :nk[i]], causal, D ** -0.5)
-                why = why or judge(o, l, *want)
-            elif (o != 0).any() or not torch.isinf(l).all():
-                why = why or "a sequence without keys is not 0"
-        at += nq[i]
-    return why, (nq, nk, Hkv, group, D, causal, dtype, kind)
-
-
-def decode_case(r, g):
-    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5, 9, 30))
-    page = r.choice((None, None, 16, 64, 128, 48))
-    most = r.choice((200, 1000, 5000))
-    used = [r.choice((0, r.randint(1, most), most)) for _ in range(B)]
-    causal, kind = r.random() < 0.5, r.choice(("head", "block"))
-    per_seq = -(-most // (page or most))
-    Sk = per_seq * (page or most)
-    q8, qs, q = quantised(draw((B, Hkv * group, Sq, D), "normal", g), "head")
-    (k8, ks, k), (v8, vs, v) = (quantised(draw((B, Hkv, Sk, D), "normal", g), kind) for _ in range(2))
-    kc, vc = (x.view(torch.uint8).transpose(1, 2).contiguous() for x in (k8, v8))
-    table = None
-    if page:
-        pages = B * per_seq + 3
-        order = torch.randperm(pages, device=dev, generator=g)[:B * per_seq]
-        table = order.view(B, per_seq).to(torch.int32)
-        pools = []
-        for x in (kc, vc):
-            pool = torch.full((pages, page, Hkv, D), 0x7F, dtype=torch.uint8, device=dev)   # NaN where nothing was stored
-            pool[order] = x.view(B * per_seq, page, Hkv, D)
-            pools.append(pool)
-        kc, vc = pools
-    else:
-        for b in range(B):
-            kc[b, used[b]:] = 0x7F
-            vc[b, used[b]:] = 0x7F
-    lens = torch.tensor(used, dtype=torch.int32, device=dev)
-    call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=True)
-    out, lse = call()
-    again = call()   # by the plan that the first one left
-    why = None if torch.equal(out, again[0]) and torch.equal(lse, again[1]) else "the second call differs"
-    for b in range(B):
-        n = used[b]
-        if n:
-            why = why or judge(out[b:b + 1], lse[b:b + 1], *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, D ** -0.5))
-        elif (out[b] != 0).any() or not torch.isinf(lse[b]).all():
-            why = why or "a sequence without keys is not 0"
-    return why, (used, Sq, Sk, Hkv, group, D, page, causal, kind)
 
 
 def transposed(v):
@@ -407,11 +279,7 @@ def dropin_case(r, g):
     return None if out.dtype == dtype and out.shape == want.shape and rel < 0.08 else f"{out.dtype}, relF {rel:.4f}", (D, group, Sq, Sk, causal, dtype)
 
 
-CASES = dict(dense=dense_case, f16=f16_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, wide=wide_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
-
-
-def inputs(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64):
-    return [x for pair in zip(*(w.quantize_fp8(torch.randn(B, h, s, D, device=dev)) for h, s in ((Hq, Sq), (Hkv, Sk), (Hkv, Sk)))) for x in pair]
+CASES = dict(dense=dense_case, f16=f16_case, few=few_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, wide=wide_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
 
 
 def check_graph():
@@ -503,7 +371,8 @@ def check_chain():
 
 def check_repeats():
     """LAUNCHES launches of each regime, half on each of two streams at once, by graphs of 50: the same bits every time."""
-    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=300, Sk=600, D=256), dict(Sq=1300, Sk=1500), dict(Sq=1025, Sk=900, Hq=16, Hkv=2, D=256), dict(Sq=1025, Sk=900, Hq=16, Hkv=2, D=128))
+    shapes = (dict(), dict(Sq=1, Sk=9000, Hq=32, Hkv=8, D=128), dict(Sq=700, Sk=900, D=128), dict(Sq=8, Sk=5000, Hkv=2), dict(Sq=300, Sk=600, D=256), dict(Sq=1300, Sk=1500), dict(Sq=1025, Sk=900, Hq=16, Hkv=2, D=256), dict(Sq=1025, Sk=900, Hq=16, Hkv=2, D=128),
+              dict(Sq=100, Sk=9000, Hkv=2, D=128), dict(Sq=100, Sk=3000, Hkv=2, D=256), dict(Sq=300, Sk=9000))
     calls = [(s, lambda causal, t=inputs(**s): w.sdpa_fp8(*t, causal=causal)) for s in shapes]
     for D in (64, 128, 256):   # scales by block, and V^T
         x = [torch.randn(1, 8, n, D, device=dev, dtype=torch.bfloat16) for n in (700, 2100, 2100)]
@@ -512,6 +381,7 @@ def check_repeats():
         calls.append((("block", D), lambda causal, t=(q, k, v, qs, ks, vs): w.sdpa_fp8(*t, causal=causal)))
         calls.append((("packed", D), lambda causal, t=(q, kv, qs): w.sdpa_fp8_packed(*t, causal=causal)))
         calls.append((("wide", D), lambda causal, t=(x[0], kv): w.sdpa_fp8_packed(*t, causal=causal)))
+        calls += [((name, D), call) for name, call in repeated_lengths(D)]
     for causal in (False, True):
         for name, call in calls:
             want = call(causal)
@@ -538,7 +408,7 @@ def check_repeats():
 
 def check_zero_scales():
     """A scale of exactly 0, beside masked keys: all keys that a row sees weigh the same, or what is seen is 0. In every regime."""
-    shapes = (dict(Sq=100, Sk=90), dict(B=2), dict(Sq=1, Sk=9000, Hq=32), dict(Sq=4, Sk=3000, Hq=32, D=128), dict(Sq=40, Sk=3000, Hkv=2), dict(Sq=700, Sk=900, D=128),
+    shapes = (dict(Sq=100, Sk=90), dict(B=2), dict(Sq=1, Sk=9000, Hq=32), dict(Sq=4, Sk=3000, Hq=32, D=128), dict(Sq=40, Sk=3000, Hkv=2), dict(Sq=40, Sk=3000, Hkv=2, D=128), dict(Sq=40, Sk=3000, Hkv=2, D=256), dict(Sq=700, Sk=900, D=128),
               dict(B=4, Hq=16, Hkv=16, Sq=1024, Sk=1000), dict(B=2, Hq=16, Hkv=16, Sq=2048, Sk=2048), dict(Sq=300, Sk=600, D=256),
               dict(Sq=1030, Sk=700, Hq=16, Hkv=2, D=256), dict(Sq=1030, Sk=700, Hq=16, Hkv=2, D=128))
     for kind in ("head", "block"):

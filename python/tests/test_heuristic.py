@@ -1,6 +1,7 @@
 """The choice of a kernel, as rows. Needs neither torch nor a GPU."""
 import importlib.util
 import pathlib
+import random
 import subprocess
 import sys
 import unittest
@@ -25,11 +26,11 @@ ROWS = [
     ((2, 8, 8, 2048, 2048, 128, True, True), "forward_e4m3"),
     ((2, 8, 8, 2048, 2048, 128, False, True, False, True), "forward"),   # with log-sum-exp
     ((1, 8, 8, 512, 512, 64, False, True, False, True), "tiny"),
-    ((8, 64, 2, 1, 16384, 64, False, True), "decode"),   # 32 packed rows, 16 at a time
-    ((16, 32, 8, 16, 8192, 128, True, True), "split"),   # 64, over a large cache
-    ((8, 32, 8, 64, 4096, 128, True, True), "forward_e4m3"),
-    ((1, 32, 8, 64, 4096, 128, True, True), "decode"),   # 32 row tiles of one head would leave SMs idle
-    ((1, 8, 8, 257, 4096, 128, True, True), "forward_e4m3"),
+    ((8, 64, 2, 1, 16384, 64, False, True, False, True), "decode"),   # 32 packed rows, 16 at a time
+    ((16, 32, 8, 16, 8192, 128, True, True, False, True), "split"),   # 64, over a large cache
+    ((8, 32, 8, 64, 4096, 128, True, True, False, True), "forward"),
+    ((1, 32, 8, 64, 4096, 128, True, True, False, True), "decode"),   # 32 row tiles of one head would leave SMs idle
+    ((1, 8, 8, 257, 4096, 128, True, False), "forward_e4m3"),
     ((4, 16, 16, 4096, 4096, 128, True, True, False, True), "forward"),
     ((1, 8, 8, 16384, 16384, 256, False, True), "forward_e4m3"),
     ((1, 8, 8, 16384, 16384, 256, False, True, False, True), "forward"),
@@ -40,7 +41,7 @@ ROWS = [
     ((4, 32, 8, 1024, 4096, 256, True, True), "forward_e4m3"),
     ((1, 32, 8, 1, 131072, 128, False, True), "decode"),
     ((16, 32, 8, 4, 8192, 128, True, False), "decode"),
-    ((8, 64, 2, 1, 16384, 128, False, True), "decode"),
+    ((8, 64, 2, 1, 16384, 128, False, False), "decode"),
     ((4, 16, 16, 4096, 4096, 128, False, False), "forward_e4m3"),  # scales by block of tokens
     ((4, 16, 16, 4096, 4096, 128, False, False, False, True), "forward"),
     ((1, 8, 8, 512, 512, 64, False, False), "split"),
@@ -59,6 +60,7 @@ class Import(unittest.TestCase):
         self.assertIn("ImportError: warpsmith.attention works on PyTorch's tensors", said.stderr)
 
 
+FEW = ("WS_FEW", 1)
 LAYOUT = lambda c: [d for d in c.defines if d[0] in ("WS_PACKED", "WS_BLOCKS")]
 
 
@@ -103,6 +105,9 @@ class Choice(unittest.TestCase):
                         without, with_lse = (h.choose(h.Shape(2, 16, 8, Sq, 4096, D, causal, plain, packed, lse)) for lse in (False, True))
                         with self.subTest(D=D, Sq=Sq, causal=causal, plain=plain, packed=packed):
                             self.assertNotIn(with_lse.file, others.values())
+                            if FEW in without.defines:
+                                self.assertTrue(plain and not packed and 16 < 2 * Sq <= 600, "few rows, and scales of whole heads")
+                                continue
                             other = D == 128 or plain and (D == 64 or without.transposes)
                             if with_lse.file == "forward" and other:
                                 self.assertEqual(without.file, others[D])
@@ -180,9 +185,10 @@ class Choice(unittest.TestCase):
 
     def test_values_are_transposed_before_where_many_row_tiles_read_them(self):
         # B, Hq, Hkv, Sq, Sk, D, causal, plain, lse -> whether
-        rows = [((1, 8, 8, 2048, 300, 256, False), True), ((1, 8, 8, 1920, 300, 256, False), False), ((1, 32, 8, 385, 300, 256, False), True), ((1, 8, 8, 3072, 300, 128, False), True),
-                ((1, 8, 8, 2944, 300, 128, False), False), ((1, 8, 8, 3968, 300, 256, False, False), False), ((1, 8, 8, 4096, 300, 256, False, False), True), ((1, 8, 8, 4096, 8192, 256, True), True),
-                ((1, 8, 8, 3968, 8192, 256, True), False), ((1, 8, 8, 4096, 4096, 128, True), True), ((1, 8, 8, 3968, 4096, 128, True), False), ((1, 8, 8, 16256, 4096, 128, True, False), False),
+        rows = [((1, 8, 8, 1536, 1000, 256, False), True), ((1, 8, 8, 1408, 1000, 256, False), False), ((1, 32, 8, 385, 1000, 256, False), True), ((1, 8, 8, 3072, 1000, 128, False), True),
+                ((1, 8, 8, 2944, 1000, 128, False), False), ((1, 8, 8, 3968, 1000, 256, False, False), False), ((1, 8, 8, 4096, 1000, 256, False, False), True), ((1, 8, 8, 4096, 8192, 256, True), True),
+                ((1, 8, 8, 3968, 8192, 256, True), False), ((2, 8, 8, 4096, 4096, 128, True), True), ((2, 8, 8, 3968, 4096, 128, True), False), ((1, 8, 8, 16256, 4096, 128, True, False), False),
+                ((1, 4, 4, 4096, 1024, 128, False), True), ((1, 4, 4, 4096, 1023, 128, False), True), ((1, 4, 4, 4096, 896, 128, False), False), ((1, 8, 8, 4096, 4096, 256, True), True), ((1, 8, 8, 4096, 3968, 256, True), False),
                 ((1, 8, 8, 8192, 4096, 256, True, True, True), True), ((1, 8, 8, 8064, 4096, 256, True, True, True), False), ((1, 8, 8, 16384, 16384, 64, False), False),
                 ((9000, 8, 8, 4096, 100, 256, False), False), ((64, 8, 8, 8192, 4096, 128, False), True), ((64, 8, 8, 8192, 4097, 128, False), False)]
         for (B, Hq, Hkv, Sq, Sk, D, causal, *rest), want in rows:
@@ -200,7 +206,18 @@ class Choice(unittest.TestCase):
         for (D, Sq, causal), wgs, shared in (((128, 4096, False), 2, 168256), ((128, 16384, True), 3, 184640), ((128, 4096, True), 2, 168256), ((256, 4096, False), 2, 231744), ((256, 16384, True), 2, 231744)):
             c = h.choose(h.Shape(2, 8, 8, Sq, Sq, D, causal))
             with self.subTest(D=D, Sq=Sq, causal=causal):
-                self.assertEqual((c.name, c.shared_bytes, c.row_tiles), (f"forward_e4m3_d{D}_wgs{wgs}_causal{int(causal)}_packed1_blocks0", shared, h.ceil_div(Sq, 64 * wgs)))
+                drawn = "_drawn1" if h.drawn(h.Shape(2, 8, 8, Sq, Sq, D, causal), wgs) else ""
+                self.assertEqual((c.name, c.shared_bytes, c.row_tiles), (f"forward_e4m3_d{D}_wgs{wgs}_causal{int(causal)}_packed1_blocks0{drawn}", shared, h.ceil_div(Sq, 64 * wgs)))
+
+    def test_row_tiles_are_drawn_where_causal_ones_come_in_several_rounds(self):
+        # B, H, S, D, causal -> counters; no other layout of values or scales, nor a log-sum-exp
+        for (B, H, S, D, causal), units in (((4, 16, 4096, 64, True), 1), ((2, 8, 2048, 64, True), 0), ((16, 16, 1024, 128, True), 1), ((1, 16, 16384, 128, True), 0), ((16, 16, 1024, 128, False), 0),
+                                            ((4, 8, 4096, 256, True), 0), ((4, 16, 4096, 64, False), 0)):
+            c = h.choose(h.Shape(B, H, H, S, S, D, causal))
+            with self.subTest(B=B, S=S, D=D, causal=causal):
+                self.assertEqual((c.units, ("WS_DRAWN", 1) in c.defines), (units, units == 1))
+                for more in (dict(packed=True), dict(packed=True, plain=False), dict(plain=False), dict(lse=True), dict(packed=True, wide=True)):
+                    self.assertEqual(h.choose(h.Shape(B, H, H, S, S, D, causal, **more)).units, 0, more)
 
     def test_packed_values_fit_where_the_kernel_that_takes_them_would_be_chosen(self):
         for shape, fits in (((1, 8, 8, 512, 512, 64, False), False), ((1, 32, 8, 1, 131072, 128, False), False), ((8, 64, 2, 1, 16384, 128, False), False),
@@ -208,18 +225,100 @@ class Choice(unittest.TestCase):
             self.assertEqual(h.packed_fits(h.Shape(*shape)), fits, shape)
 
     def test_lengths_on_the_device(self):
-        for shape, file in (((8, 32, 8, 1, 4096, 128, True), "decode"), ((8, 32, 8, 8, 4096, 128, True), "decode"), ((16, 32, 8, 16, 8192, 128, True), "ragged"),
-                            ((1, 16, 2, 8, 8192, 256, True), "decode"), ((1, 8, 8, 300, 4096, 128, True), "ragged")):
+        for shape, file in (((8, 32, 8, 1, 4096, 128, True), "decode"), ((8, 32, 8, 8, 4096, 128, True, False), "decode"), ((16, 32, 8, 16, 8192, 128, True, False), "ragged"),
+                            ((16, 32, 8, 16, 8192, 128, True, True, False, True), "ragged"), ((1, 16, 2, 8, 8192, 256, True, False), "decode"), ((1, 8, 8, 300, 4096, 128, True, False), "ragged"),
+                            ((16, 32, 8, 16, 8192, 128, True), "forward_e4m3"), ((1, 8, 8, 300, 4096, 128, True), "forward_e4m3"), ((1, 8, 8, 300, 4096, 64, True), "forward_f16")):
             c = h.choose_lengths(h.Shape(*shape))
             self.assertEqual(c.file, file, shape)
-            self.assertEqual(("WS_LENS", 1) in c.defines, file == "decode", shape)
+            self.assertEqual(("WS_LENS", 1) in c.defines, file != "ragged", shape)
             of_rows = dict(c.defines).get("WS_ROWS")
-            self.assertEqual(c.row_tiles, h.ceil_div(shape[1] // shape[2] * shape[3], of_rows) if ("WS_MORE", 1) in c.defines else 0, shape)
+            if file == "decode":
+                self.assertEqual(c.row_tiles, h.ceil_div(shape[1] // shape[2] * shape[3], of_rows) if ("WS_MORE", 1) in c.defines else 0, shape)
+            self.assertEqual(FEW in c.defines, file.startswith("forward"), shape)
+
+    def test_pages_of_parts_of_tiles_or_of_whole_ones(self):
+        for shape, page, file in (((16, 32, 8, 1, 8192, 128, True), 16, "forward_e4m3"), ((16, 32, 8, 1, 8192, 128, True, False), 16, "ragged"), ((16, 32, 8, 1, 8192, 128, True), 48, "ragged"), ((16, 32, 8, 1, 8192, 128, True), 32, "decode"), ((16, 32, 8, 1, 8192, 128, True), 96, "decode"),
+                                  ((16, 32, 8, 16, 8192, 128, True), 16, "forward_e4m3"), ((16, 32, 8, 16, 8192, 128, True), 8, "forward_e4m3"), ((16, 32, 8, 16, 8192, 128, True), 4, "ragged"),
+                                  ((16, 32, 8, 16, 8192, 128, True), 96, "ragged"), ((16, 32, 8, 16, 8192, 128, True), 384, "forward_e4m3"), ((8, 64, 8, 3, 8192, 64, True), 192, "decode")):
+            self.assertEqual(h.choose_lengths(h.Shape(*shape), page=page).file, file, (shape, page))
+
+    def test_many_queries_of_lengths_on_the_device(self):
+        """A prompt in parts over a cache: no other kernel for many queries takes lengths or pages, so few.cuh does, however many they are."""
+        for D in (64, 128, 256):
+            for page in (None, 16, 64, 256):
+                c = h.choose_lengths(h.Shape(8, 32, 8, 2048, 16384, D, True), page=page)
+                with self.subTest(D=D, page=page):
+                    self.assertEqual(c.defines[-2:], (FEW, ("WS_LENS", 1)))
+                    self.assertEqual((c.tiles_per_worker, c.grid, c.partial_floats), (1, (h.SMS, 1, 1), 0))
+
+    def test_sequences_one_behind_another(self):
+        # B, Hq, Hkv, longest q and k, D, causal; tokens of q and k -> consumers, CTAs of a row tile
+        rows = [((8, 16, 16, 2048, 2048, 128, True), (16384, 16384), (2, 1)), ((8, 16, 16, 2048, 2048, 64, True), (16384, 16384), (4, 1)), ((4, 8, 8, 4096, 4096, 256, False), (9000, 9000), (2, 1)),
+                ((2, 8, 1, 64, 32768, 128, False), (128, 65536), (2, 16)), ((4, 8, 2, 40, 9000, 64, True), (100, 20000), (2, 14))]
+        for shape, tokens, (wgs, ways) in rows:
+            s = h.Shape(*shape)
+            c = h.choose_varlen(s, *tokens)
+            with self.subTest(shape=shape):
+                self.assertEqual(c.defines[-2:], (FEW, ("WS_LENS", 2)))
+                self.assertEqual((dict(c.defines)["WS_WGS"], c.tiles_per_worker, c.row_tiles), (wgs, ways, 0))
+                for other in (dict(plain=False), dict(lse=True)):
+                    self.assertEqual(h.choose_varlen(h.Shape(*shape, **other), *tokens).file, "ragged")
+
+    def test_scratch_is_for_all_lengths_that_tokens_may_have(self):
+        """Row tiles of the worst lengths: a sequence of one query has a row tile, as one of a whole one has."""
+        dice = random.Random(3)
+        for _ in range(2000):
+            B, Hkv, group, D = dice.randint(1, 30), dice.choice((1, 2, 5)), dice.choice((1, 3, 4, 8)), dice.choice((64, 128, 256))
+            lengths = [dice.choice((0, 1, dice.randint(1, 40), dice.randint(1, 600))) for _ in range(B)]
+            tokens = sum(lengths) + dice.choice((0, 0, 7))
+            if not max(lengths):
+                continue
+            c = h.choose_varlen(h.Shape(B, Hkv * group, Hkv, max(lengths), 40000, D, dice.random() < 0.5), tokens, 40000 * B)
+            if FEW not in c.defines or c.tiles_per_worker == 1:
+                continue
+            wgs = dict(c.defines)["WS_WGS"]
+            parts = sum(h.ceil_div(group * n, 64 * wgs) for n in lengths) * Hkv * c.tiles_per_worker
+            self.assertLessEqual(parts * 128 * wgs * (D // 4 + 4), c.partial_floats)
+            self.assertLessEqual(parts * 4 * wgs, c.units)
+
+    def test_few_rows_are_packed_and_their_keys_shared_out(self):
+        # B, Hq, Hkv, Sq, Sk, D, causal -> consumers, CTAs of a row tile, row tiles of a key head
+        rows = [((1, 8, 1, 128, 32768, 128, False), (2, 16, 8)), ((1, 8, 1, 512, 32768, 128, False), (2, 4, 32)), ((16, 32, 8, 16, 8192, 128, True), (2, 1, 1)),
+                ((8, 32, 8, 16, 4096, 128, True), (2, 2, 1)), ((1, 8, 1, 256, 16384, 256, False), (2, 8, 16)), ((4, 8, 8, 32, 8192, 256, True), (1, 4, 1)),
+                ((1, 8, 1, 512, 32768, 64, False), (4, 8, 16)), ((1, 16, 16, 64, 4096, 64, True), (2, 8, 1))]
+        shared = {(64, 2): 135168, (64, 4): 152576, (128, 2): 202048, (256, 1): 215584, (256, 2): 199456}
+        for shape, (wgs, ways, row_tiles) in rows:
+            s = h.Shape(*shape)
+            c, defines = h.choose(s), dict(h.choose(s).defines)
+            with self.subTest(shape=shape):
+                self.assertIn(FEW, c.defines)
+                self.assertEqual((defines["WS_WGS"], c.tiles_per_worker, c.row_tiles, c.block), (wgs, ways, row_tiles, 128 * wgs + 128))
+                ctas = s.B * s.Hkv * row_tiles * ways
+                self.assertEqual(c.grid, (min(ctas, h.SMS), 1, 1))
+                # f16 outputs of 64 rows a consumer, and four floats a thread; a counter for each warp
+                self.assertEqual((4 * c.partial_floats, c.units), (ctas * wgs * 64 * s.D * 2 + ctas * wgs * 128 * 16, ctas * wgs * 4) if ways > 1 else (0, 0))
+                self.assertEqual(c.shared_bytes, shared[s.D, wgs])
+                for other in (dict(plain=False), dict(lse=True), dict(packed=True), dict(packed=True, wide=True)):
+                    self.assertNotIn(FEW, h.choose(h.Shape(*shape, **other)).defines)
+
+    def test_sixteen_rows_over_large_caches(self):
+        for shape, few in (((16, 32, 8, 4, 8192, 128, True), True), ((16, 32, 8, 3, 8192, 128, True), True), ((16, 32, 8, 2, 8192, 128, True), False), ((14, 32, 8, 4, 8192, 128, True), False),
+                           ((16, 32, 8, 4, 4000, 128, True), False), ((16, 32, 8, 4, 8192, 64, True), False), ((16, 32, 8, 4, 8192, 128, True, False), False), ((16, 32, 8, 4, 8192, 128, True, True, False, True), False)):
+            self.assertEqual(FEW in h.choose(h.Shape(*shape)).defines, few, shape)
+
+    def test_more_ways_pay_as_long_as_sms_are_idle(self):
+        for D in (64, 128, 256):
+            for wgs in h.FEW[D]:
+                time = lambda ways, **more: h.few_ns(h.Shape(1, 1, 1, 64 * wgs, 32768, D, False, **more), wgs, ways)
+                self.assertEqual(sorted((1, 2, 4, 8, 16), key=time, reverse=True), [1, 2, 4, 8, 16])
+                ways = h.choose_few(h.Shape(8, 8, 8, 64 * wgs, 1024, D, False), wgs)[1].tiles_per_worker   # 64 row tiles for 132 SMs: not three, whose second round would double the time
+                self.assertLessEqual(ways, 2)
+                self.assertEqual(h.choose_few(h.Shape(1, 1, 1, 20, 200, D, False), wgs)[1].tiles_per_worker, 1)
 
     def test_rows_at_a_time(self):
         for shape, of_rows in (((1, 32, 8, 2, 8192, 128), 8), ((1, 32, 8, 3, 8192, 128), 16), ((1, 32, 8, 8, 8192, 128), 16), ((16, 32, 8, 8, 8192, 128), 32), ((8, 64, 8, 8, 8192, 64), 32),
                                ((16, 16, 2, 4, 8192, 256), 16)):
-            c = h.choose(h.Shape(*shape, True))
+            c = h.choose(h.Shape(*shape, True, lse=True))
             self.assertEqual((c.file, dict(c.defines)["WS_ROWS"]), ("decode", of_rows), shape)
 
     def test_every_launch_is_possible(self):

@@ -15,6 +15,7 @@ def asked(h, shapes=20_000, seed=1):
         sms, kind = dice.choice([132, 132, 114, 78, 144]), dice.randrange(3)
         found.add(("sm_90a", f"{h.choose(s, sms).name}_out{kind}"))
         found.add(("sm_90a", f"{h.choose_ragged(s, sms).name}_out{kind}"))
-        found.add(("sm_90a", f"{h.choose_lengths(s, sms).name}_out{kind}"))
+        found.add(("sm_90a", f"{h.choose_lengths(s, sms, dice.choice([None, None, 16, 64, 128])).name}_out{kind}"))
+        found.add(("sm_90a", f"{h.choose_varlen(s, dice.randint(1, s.B * s.Sq), dice.randint(1, s.B * s.Sk), sms).name}_out{kind}"))
         found.update((target, f"{h.choose_portable(s).name}_out{kind}") for target in ("sm_80", "sm_89", "compute_80"))
     return sorted(found)

@@ -85,6 +85,8 @@ impl Maps {
 
 /// A struct of a kernel's own, behind the others; the addresses of some tensors belong into it.
 struct Own {
+    /// It stands first, and begins with the params.
+    joined: bool,
     words: Vec<u64>,
     /// The word, and the tensor's place in the call.
     addresses: Vec<(usize, usize)>,
@@ -230,8 +232,8 @@ impl Launcher {
     }
 
     /// Remembers a plan for tensors and options of this kind. `params` is the struct's bytes; its device's context is current. `own` is the
-    /// bytes of a struct of the kernel's own, and which words of it are addresses of which tensors. `transposition`, a function with its grid, block
-    /// and struct's bytes, is launched before, and makes V^T in `partial`: `maps` has that one's shape then.
+    /// bytes of a struct of the kernel's own, which words of it are addresses of which tensors, and whether `params` is the first part of it.
+    /// `transposition`, a function with its grid, block and struct's bytes, is launched before, and makes V^T in `partial`: `maps` has that one's shape then.
     /// -> whether it can be called
     #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device, own=None, transposition=None))]
     fn add(
@@ -249,7 +251,7 @@ impl Launcher {
         partial: Option<Py<PyAny>>,
         units: u32,
         device: i32,
-        own: Option<(Vec<u8>, Vec<(usize, usize)>)>,
+        own: Option<(Vec<u8>, Vec<(usize, usize)>, bool)>,
         transposition: Option<(usize, [u32; 3], u32, Vec<u8>)>,
     ) -> PyResult<bool> {
         let given: Vec<_> = tensors.iter().collect();
@@ -257,13 +259,18 @@ impl Launcher {
             return Ok(false);
         }
         let Some((key, _)) = self.key(&given, options.each_ref()) else { return Ok(false) };
-        let own = own.map(|(bytes, addresses)| {
-            let words = bytes.chunks(8).map(|c| {
+        if params.len() != size_of::<Params>() {
+            return Err(PyValueError::new_err("params has another size than this build's"));
+        }
+        let own = own.map(|(bytes, addresses, joined)| {
+            let before = if joined { params } else { &[] };
+            let words = before.chunks(8).chain(bytes.chunks(8)).map(|c| {
                 let mut word = [0; 8];
                 word[..c.len()].copy_from_slice(c);
                 u64::from_le_bytes(word)
             });
-            Own { words: words.collect(), addresses }
+            let addresses = addresses.iter().map(|(word, tensor)| (before.len() / 8 + word, *tensor));
+            Own { joined, words: words.collect(), addresses: addresses.collect() }
         });
         if own
             .iter()
@@ -273,9 +280,6 @@ impl Launcher {
             return Err(PyValueError::new_err("own's addresses lie outside of it"));
         }
         let torch_device = tensors[0].getattr("device")?.unbind();
-        if params.len() != size_of::<Params>() {
-            return Err(PyValueError::new_err("params has another size than this build's"));
-        }
         let transposition = transposition.map(|(function, grid, block, bytes)| {
             if bytes.len() != size_of::<Values>() {
                 return Err(PyValueError::new_err("the transposition's struct has another size than this build's"));
@@ -393,11 +397,15 @@ impl Entry {
         }
         if let Some(own) = &self.own {
             words = own.words.clone();
+            if own.joined {
+                words[..params.addresses.len()].copy_from_slice(&params.addresses);
+            }
             for (word, tensor) in &own.addresses {
                 words[*word] = at[*tensor];
             }
-            arguments[used] = words.as_mut_ptr().cast();
-            used += 1;
+            let place = if own.joined { 0 } else { used };
+            arguments[place] = words.as_mut_ptr().cast();
+            used = used.max(place + 1);
         }
         self.function.launch(self.grid, self.block, self.shared_bytes, stream, true, &arguments[..used])
     }

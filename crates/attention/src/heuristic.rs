@@ -3,6 +3,8 @@
 //! `python/warpsmith/attention/_heuristic.py` is the same in Python, for checkouts without this library; `tests/choices.tsv` holds what both
 //! must give, and each side's tests compare with it. Figures behind the choices: docs/ledger.md.
 
+mod few;
+
 use crate::instance::Instance;
 use crate::problem::{Mask, Problem};
 
@@ -127,6 +129,7 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
     match (small, rows) {
         (Some(tiny), _) if s.plain => tiny,
         (_, 0..=8) => choose_decode(s, 8, sms),
+        (_, 9..=16) if few::takes_as_decode(s, sms) => few::choose(s, sms).1,
         (_, 9..=16) => choose_decode(s, 16, sms),
         (Some(_), _) if rows > 64 || s.seqlen_k <= 1024 => choose_split(s),
         _ => choose_some(s, sms),
@@ -136,14 +139,13 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
 /// More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head.
 fn choose_some(s: &Shape, sms: u32) -> Choice {
     let rows = s.rows();
-    if rows > 256 {
-        return choose_many(s, sms);
-    }
     let many = many_ns(s, sms);
-    let (ns, decode) = choose_more(s, sms);
-    let (least, best) = if ns < many { (ns, Some(decode)) } else { (many, None) };
+    let few = few::takes(s, sms).then(|| few::choose(s, sms)).filter(|(ns, _)| ns * 108 < many * 100);
+    let more = (rows <= 256).then(|| choose_more(s, sms));
     let stream = (rows <= 64 && s.seqlen_k > 1024).then(|| choose_stream(s, sms));
-    stream.filter(|c| stream_ns(s, c) < least).or(best).unwrap_or_else(|| choose_many(s, sms))
+    let stream = stream.map(|choice| (stream_ns(s, &choice), choice));
+    let fastest = [few, more, stream].into_iter().flatten().min_by_key(|(ns, _)| *ns);
+    fastest.filter(|(ns, _)| *ns < many).map_or_else(|| choose_many(s, sms), |(_, choice)| choice)
 }
 
 /// Bytes of K and V.
@@ -189,6 +191,7 @@ fn many_ns(s: &Shape, sms: u32) -> u64 {
     let cycles = match s.head_dim {
         64 => forward_f16_cycles(s, 2, sms).min(forward_f16_cycles(s, 4, sms)),
         128 => forward_e4m3_cycles(s, 2, sms).min(forward_e4m3_cycles(s, 3, sms)),
+        _ if takes_forward_e4m3(s) => 2400 * busiest(s, 2, sms).0,
         _ => 3110 * busiest(s, 2, sms).0,
     };
     4000 + cycles * 4 / 7
@@ -421,7 +424,7 @@ fn transposed_from(s: &Shape) -> u32 {
     let [outputs, blocks, with_lse] = match (s.head_dim, s.mask) {
         (128, Mask::Full) => [24, 32, 32],
         (128, Mask::Causal) => [32, 128, 128],
-        (256, Mask::Full) => [16, 32, 16],
+        (256, Mask::Full) => [12, 32, 16],
         (256, Mask::Causal) => [32, 32, 64],
         _ => [u32::MAX; 3],
     };
@@ -435,10 +438,19 @@ fn transposed_from(s: &Shape) -> u32 {
 /// Bytes of V^T, scratch that a call may ask for.
 const MOST_TRANSPOSED: u64 = 1 << 28;
 
+/// Bytes of V^T from which on it is worth a launch.
+fn least_transposed(mask: Mask) -> u64 {
+    match mask {
+        Mask::Full => 1 << 19,
+        Mask::Causal => 8 << 20,
+    }
+}
+
 /// Whether V^T is made once, before, instead of in shared memory for each row tile: where so many row tiles read each tile of V that the launch costs
 /// less.
 fn transposes(s: &Shape) -> bool {
-    let fits = s.batch * s.heads_kv <= 65_535 && transposed_bytes(s) <= MOST_TRANSPOSED;
+    let bytes = least_transposed(s.mask)..=MOST_TRANSPOSED;
+    let fits = s.batch * s.heads_kv <= 65_535 && bytes.contains(&transposed_bytes(s));
     !s.packed && fits && s.group * s.seqlen_q.div_ceil(128) >= transposed_from(s)
 }
 
@@ -600,6 +612,17 @@ fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = section(s);
     choice.boxes = Some((64, 128));
+    perhaps_drawn(s, groups, sms, choice)
+}
+
+/// Row tiles are drawn from a counter where they are causal and of three rounds and more, by those kernels that stay fast so: D 256 gains nothing, and three
+/// consumers at D 128 are serialised.
+fn perhaps_drawn(s: &Shape, groups: u32, sms: u32, mut choice: Choice) -> Choice {
+    let takes = s.head_dim == 64 || s.head_dim == 128 && groups == 2;
+    if s.mask == Mask::Causal && s.plain && !s.packed && takes && row_tiles(s, groups) > 3 * sms {
+        choice.instance.defines.push(("WS_DRAWN", 1));
+        choice.units = 1;
+    }
     choice
 }
 
@@ -647,7 +670,7 @@ fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = section(s);
     choice.boxes = Some((64, 128));
-    with_scratch(s, choice)
+    perhaps_drawn(s, groups, sms, with_scratch(s, choice))
 }
 
 /// Every card that is no Hopper: 64 packed rows to a CTA, keys in turn.

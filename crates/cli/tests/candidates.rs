@@ -178,13 +178,13 @@ fn the_kernel_without_exponentials_is_right_on_plain_products() {
             PLAIN,
             "groups of queries, ragged tiles",
             &["--shapes", "tiny,batch", "--scales", "head,tensor", "--sweep"],
-            16,
+            24,
         ),
         (
             PLAIN,
-            "queries that see nothing, row tiles that see nothing",
+            "queries that see nothing, row tiles that see nothing, also where they are drawn from a counter",
             &["--shapes", "blind,1x3x1x270x40x64", "--sweep"],
-            8,
+            12,
         ),
         (
             PLAIN,
@@ -220,15 +220,15 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
             PLAIN,
             "groups of queries, ragged tiles",
             &["--shapes", "2x4x2x24x72x128,1x6x2x40x150x128", "--scales", "head,tensor", "--sweep"],
-            16,
+            24,
         ),
         (
             PLAIN,
             "queries that see nothing, row tiles that see nothing, consumers that see none of a row tile's keys",
             &["--shapes", "2x2x1x80x48x128,1x3x1x270x40x128,1x12x2x192x100x128", "--sweep"],
-            12,
+            18,
         ),
-        (PLAIN, "row tiles that straddle the mask's edge", &["--shapes", "1x2x1x300x700x128", "--sweep"], 4),
+        (PLAIN, "row tiles that straddle the mask's edge", &["--shapes", "1x2x1x300x700x128", "--sweep"], 6),
         (
             PLAIN,
             "a key far above all before, outliers, equal keys; rings of buffers come round",
@@ -351,33 +351,46 @@ fn the_kernels_of_few_queries_are_right_on_plain_products() {
     shipped_pass(&rows);
 }
 
-/// Few rows of queries, whose keys CTAs share out: groups packed into row tiles, the last warp to come adds; caches of which a part is used, pages.
+/// Few rows of queries, whose keys CTAs share out: groups packed into row tiles, the last warp to come adds; caches of which a part is used, pages; sequences one behind another, whose
+/// row tiles four CTAs draw from a counter.
 #[test]
 fn few_rows_over_many_keys_are_right_on_plain_products() {
     const CODES: &str = "gate_any_forward_e4m3_few_plain.cu";
-    const LENGTHS: &str = "gate_any_forward_e4m3_few_lengths_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 6] = [
+    const CODES_LENGTHS: &str = "gate_any_forward_e4m3_few_lengths_plain.cu";
+    const CODES_VARLEN: &str = "gate_any_forward_e4m3_few_varlen_plain.cu";
+    const F16: &str = "gate_any_forward_f16_few_plain.cu";
+    const F16_VARLEN: &str = "gate_any_forward_f16_few_varlen_plain.cu";
+    let rows: [(&str, &str, &[&str], usize); 10] = [
         (
             CODES,
             "row tiles of several heads, queries that see nothing",
             &["--shapes", "2x6x2x12x500x128,1x4x2x200x90x128", "--mask", "causal", "--sweep"],
             4,
         ),
-        (CODES, "shares without keys, wide heads", &["--shapes", "1x3x1x5x150x128,1x2x1x70x200x256", "--sweep"], 8),
+        (CODES, "shares without keys, wide heads", &["--shapes", "1x3x1x5x150x128,1x2x1x70x200x256", "--sweep"], 10),
         (CODES, "new maxima in every share", &["--shapes", "1x4x1x40x900x128", "--dist", "needles,outliers,equal"], 6),
-        (LENGTHS, "parts of caches, pages", &["--shapes", "3x4x2x12x400x128,2x2x1x9x300x256", "--set", "GROUPS=2"], 8),
         (
-            "gate_any_forward_f16_few_plain.cu",
-            "the kernel without exponentials",
-            &["--shapes", "2x6x2x12x500x64,1x4x2x200x90x64", "--sweep"],
+            CODES_LENGTHS,
+            "parts of caches, pages",
+            &["--shapes", "3x4x2x12x400x128,2x2x1x9x300x256", "--set", "GROUPS=2"],
             8,
         ),
+        (CODES_LENGTHS, "many row tiles", &["--shapes", "2x2x1x530x200x128", "--mask", "causal"], 2),
+        (F16, "the kernel without exponentials", &["--shapes", "2x6x2x12x500x64,1x4x2x200x90x64", "--sweep"], 8),
+        (F16, "many row tiles, in groups of three", &["--shapes", "1x3x1x530x200x64"], 2),
         (
             "gate_any_forward_f16_few_lengths_plain.cu",
             "the kernel without exponentials, parts of caches, pages",
             &["--shapes", "3x4x2x12x400x64", "--sweep"],
             8,
         ),
+        (
+            CODES_VARLEN,
+            "one behind another, long ones and many",
+            &["--shapes", "3x4x2x600x700x128,40x2x1x30x200x128"],
+            4,
+        ),
+        (F16_VARLEN, "the kernel without exponentials", &["--shapes", "5x6x2x150x300x64", "--sweep"], 4),
     ];
     shipped_pass(&rows);
 }

@@ -51,9 +51,13 @@ fn beside() -> Vec<Instance> {
         let instance = |kind| Instance { file: "pack", defines: vec![("WS_D", head_dim), ("WS_KIND", kind)] };
         found.extend((0..3).map(instance));
     }
-    for mut decode in instances().into_iter().filter(|i| i.file == "decode") {
-        decode.defines.insert(decode.defines.len() - 1, ("WS_LENS", 1)); // the output's format comes last
-        found.push(decode);
+    for instance in instances() {
+        let few = instance.defines.contains(&("WS_FEW", 1));
+        for kind in if few { 1..3 } else { 1..1 + u32::from(instance.file == "decode") } {
+            let mut lengths = instance.clone();
+            lengths.defines.insert(lengths.defines.len() - 1, ("WS_LENS", kind)); // the output's format comes last
+            found.push(lengths);
+        }
     }
     for (head_dim, groups) in [(64, 4), (128, 4), (256, 2)] {
         for causal in [0, 1] {

@@ -1,31 +1,53 @@
-// kFew: few rows of queries over many keys, for forward_f16.cu and forward_e4m3.cu. Row r of a key head is query r % Sq of query head r / Sq of its group, so that a row tile has as many
-// rows as there are, and K and V are read once for all of them; p.tiles_per_worker CTAs share out a row tile's keys, and the last of them to come adds what they have.
+// kFew: few rows of queries over many keys, for forward_f16.cu and forward_e4m3.cu. Row r of a key head is query r / group of query head r % group of its group: so a row tile has as many rows as there
+// are, K and V are read once for all of them, and behind the mask they see nearly the same; p.tiles_per_worker CTAs share out a row tile's keys, and the last of them to come adds what they have. Sequences of lengths that only the device knows come this way too, however long: in caches or pages (WS_LENS 1), or one behind another (2).
 //
-// Comes within forward_work.cuh. Wants p.row_tiles row tiles of a key head, scratch of kFewFloats for each CTA of each row tile in p.partial, and in p.arrived 4 WGS counters for each row
-// tile, zero between launches. Work::head is the key head's first query head.
+// Comes within forward_work.cuh. Wants p.row_tiles row tiles of a key head, scratch for each CTA of each row tile in p.partial (D / 4 + 4 floats for each thread of its consumers) and in p.arrived
+// (WS_LENS: the counter that row tiles are drawn from; then one for each of their warps; zero between launches). Work::head is the key head's first query head.
+// Losers (H200, 2026-11-25, varlen causal 4x8-8x4096x256, 8x16-16x2048x128, us): row tiles in a list that CTAs share out, as the host orders others', 452, 267: whoever has the longest of each sequence has
+//   1.7 times the mean; consumers load their own rows of Q at a row tile's start (D 64 63 at 32x16-16x512); Q by one cp.async.bulk for each row, 116 there: each takes the copy engine as long as a large one.
 #pragma once
 #include "half.cuh"
 #include "ragged.cuh"
 #include "scale.cuh"
 
-// WS_LENS: sequences have lengths of their own, and perhaps pages, of 8 to 64 keys or whole tiles; what both kinds of entry take.
+#if WS_LENS == 2
+constexpr bool kVarlen = true;   // sequences lie one behind another: p.Sq and p.Sk are the most that one has
+#else
+constexpr bool kVarlen = false;
+#endif
+
+// A packed row's query, by a product: over is 2^32 / group, rounded up, and exact as long as rows times group stay below 2^32; 0 where there is one head.
+WS_DEV u32 few_over(const Params& p) { return p.group == 1 ? 0 : 0xFFFFFFFFu / p.group + 1; }
+WS_DEV i32 few_query(const Work& w, i32 row) { return w.over == 0 ? row : static_cast<i32>(__umulhi(row, w.over)); }
+
 #if WS_LENS
+// What both kinds of entry take: with lengths of their own, and perhaps pages, of 8 to 64 keys or whole tiles, or places among all sequences' tokens.
 struct FewParams : Params {
     Ragged x;
 };
-WS_DEV i32 keys_of(const Params& p, i32 b) { return min(max(__ldg(static_cast<const FewParams&>(p).x.used + b), 0), p.Sk); }
+WS_DEV const Ragged& ragged(const Params& p) { return static_cast<const FewParams&>(p).x; }
 
 // A tile of keys from first_key on: a box, or as many as pages make of it. Of pages behind the last key's it takes that one.
 WS_DEV void few_load(const Params& p, const Work& w, u32 smem, const TensorMap* map, u32 bar, i32 first_key, i32 kv_head) {
-    const Ragged& x = static_cast<const FewParams&>(p).x;
-    if (!x.pages) load_rows(smem, map, bar, KEYS, first_key, kv_head, w.b);
+    const Ragged& x = ragged(p);
+    if (kVarlen) load_rows(smem, map, bar, KEYS, w.first_k + first_key, kv_head, 0);
+    else if (!x.pages) load_rows(smem, map, bar, KEYS, first_key, kv_head, w.b);
     else {
-        const i32 box = min(KEYS, x.page_size);
+        constexpr i32 kAtOnce = D == 256 ? 4 : 8;   // lookups: one after the other they take longer than a tile does
+        const i32 box = min(KEYS, x.page_size), first = first_key / x.page_size, last = (w.keys - 1) / x.page_size, row = first_key - first * x.page_size;
+        const i32* pages = x.pages + w.b * x.pages_b;
 #pragma unroll 1
-        for (i32 at = 0; at < KEYS; at += box) {
-            const i32 key = min(first_key + at, w.keys - 1), page = min(max(__ldg(x.pages + w.b * x.pages_b + key / x.page_size), 0), x.page_count - 1);
+        for (i32 at = 0, n = first; at < KEYS; at += kAtOnce * box, n += kAtOnce) {
+            i32 page[kAtOnce];
 #pragma unroll
-            for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + (half * KEYS + at) * kPitch, map, bar, half * 128, (first_key + at) % x.page_size, kv_head, page);
+            for (i32 i = 0; i < kAtOnce; ++i) page[i] = __ldg(pages + min(n + i, last));
+#pragma unroll
+            for (i32 i = 0; i < kAtOnce; ++i) {
+                if (at + i * box >= KEYS) break;
+#pragma unroll
+                for (i32 half = 0; half < (D + 127) / 128; ++half)
+                    tma_load_4d(smem + (half * KEYS + at + i * box) * kPitch, map, bar, half * 128, row, kv_head, min(max(page[i], 0), x.page_count - 1));
+            }
         }
     }
     copies_issued(bar);
@@ -42,110 +64,219 @@ WS_DEV void few_clear(const Work& w, i32 t, u32 v, u32 warp, u32 lane) {
 }
 #else
 using FewParams = Params;
-WS_DEV i32 keys_of(const Params& p, i32) { return p.Sk; }
 WS_DEV void few_load(const Params&, const Work&, u32, const TensorMap*, u32, i32, i32) {}
 WS_DEV void few_clear(const Work&, i32, u32, u32, u32) {}
 #endif
 
+#if WS_LENS == 2
+// Rows of the output that are of no sequence, or behind as many as one may have, become zeros: a share of them by one of `warps` warps of all CTAs.
+WS_DEV void few_clear_gaps(const Params& p, i32 warp, i32 warps, i32 lane) {
+    const Ragged& x = ragged(p);
+    const i64 row_bytes = static_cast<i64>(p.Hq) * D * (WS_OUT == kOutE4m3 ? 1 : 2);
+    auto begin_of = [&](i32 b) { return min(max(__ldg(x.cu_q + b), 0), x.total_q); };
+#pragma unroll 1
+    for (i32 b0 = 0; b0 <= p.B; b0 += 32) {
+        // What lies behind sequence b - 1, up to the next.
+        const i32 b = b0 + lane, to = b < p.B ? begin_of(b) : b == p.B ? x.total_q : 0, from = b == 0 ? 0 : b <= p.B ? min(begin_of(b), begin_of(b - 1) + p.Sq) : to;
+        for (u32 left = __ballot_sync(0xFFFFFFFFu, from < to); left; left &= left - 1) {
+            const i32 at = __ffs(static_cast<i32>(left)) - 1;
+            u8* out = static_cast<u8*>(p.out);
+            const i64 end = __shfl_sync(0xFFFFFFFFu, to, at) * row_bytes;
+            for (i64 i = __shfl_sync(0xFFFFFFFFu, from, at) * row_bytes + 16 * (warp * 32 + lane); i < end; i += 16 * 32 * warps) *reinterpret_cast<uint4*>(out + i) = make_uint4(0, 0, 0, 0);
+        }
+    }
+}
+#endif
+
 // Of a row tile's sequence.
 WS_DEV i32 few_keys(const Params& p, const Work& w) { return kLens ? w.keys : p.Sk; }
+WS_DEV i32 few_queries(const Params& p, const Work& w) { return kVarlen ? w.queries : p.Sq; }
 
-struct Queries {
-    i32 first, last;   // the least and the greatest
-};
-
-// Of so many packed rows from `row` on, of which some are there.
-WS_DEV Queries queries_of(const Params& p, i32 row, i32 rows) {
-    const i32 end = min(p.group * p.Sq, row + rows) - 1, head = row / p.Sq;
-    const bool one = end / p.Sq == head;   // query head
-    return {one ? row - head * p.Sq : 0, one ? end - head * p.Sq : p.Sq - 1};
-}
-
-WS_DEV i32 few_tiles_seen(const Params& p, const Work& w, i32 group_row) {
-    if (group_row >= p.group * p.Sq) return 0;
-    const i32 keys = few_keys(p, w), seen = min(keys, keys - p.Sq + queries_of(p, group_row, 64).last + 1);
-    return WS_CAUSAL ? max(0, min(w.tiles, (seen + KEYS - 1) / KEYS - w.base)) : w.tiles;
-}
+// All or none: what passes over more tiles than a ring has slots, with a product of values under way, waits for ever.
+WS_DEV i32 few_tiles_seen(const Params& p, const Work& w, i32 group_row) { return group_row < p.group * few_queries(p, w) ? w.tiles : 0; }
 
 // The key from which on 64 rows want a mask.
 WS_DEV i32 few_clear_keys(const Params& p, const Work& w, i32 group_row) {
-    const i32 keys = few_keys(p, w);
-    return WS_CAUSAL ? min(keys, keys - p.Sq + queries_of(p, group_row, 64).first + 1) : keys;
+    const i32 keys = few_keys(p, w), n = few_queries(p, w);
+    return WS_CAUSAL ? min(keys, keys - n + few_query(w, group_row) + 1) : keys;
 }
 
-WS_DEV bool few_work_of(const Params& p, i32 i, Work& w) {
-    const i32 splits = p.tiles_per_worker, units = p.row_tiles * p.Hkv * p.B, t = i * gridDim.x + blockIdx.x, unit = t / splits;
-    if (unit >= units) return false;
-    w.split = t - unit * splits;
+// The t-th share of a row tile's keys of all: its sequence, key head and first row.
+#if WS_LENS == 2
+WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
+    const Ragged& x = ragged(p);
+    // Shares come in the order of sequences, and a CTA's one after the other: w says where the last one was.
+    for (i32 first_q = 0;; ++w.b) {
+        if (w.b >= p.B) return false;
+        first_q = min(max(__ldg(x.cu_q + w.b), 0), x.total_q);
+        w.queries = min(min(max(__ldg(x.cu_q + w.b + 1) - first_q, 0), x.total_q - first_q), p.Sq);
+        w.first_q = first_q;
+        const i32 row_tiles = (p.group * w.queries + ROWS - 1) / ROWS, units = row_tiles * p.Hkv;
+        if (t < (w.before + units) * p.tiles_per_worker) {
+            w.unit = t / p.tiles_per_worker;
+            w.split = t - w.unit * p.tiles_per_worker;
+            // The last rows, which may see most, first; heads side by side.
+            const i32 i = w.unit - w.before, from_last = i / p.Hkv;
+            w.head = (i - from_last * p.Hkv) * p.group;
+            w.first_row = (row_tiles - 1 - from_last) * ROWS;
+            w.first_k = min(max(__ldg(x.cu_k + w.b), 0), x.total_k);
+            w.keys = min(max(__ldg(x.cu_k + w.b + 1) - w.first_k, 0), x.total_k - w.first_k);
+            return true;
+        }
+        w.before += units;
+    }
+}
+#else
+WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
+    const i32 unit = t / p.tiles_per_worker;
+    if (unit >= p.row_tiles * p.Hkv * p.B) return false;
+    w.split = t - unit * p.tiles_per_worker;
     const i32 kv_head = unit / p.row_tiles;
     w.b = kv_head / p.Hkv;
     w.head = (kv_head - w.b * p.Hkv) * p.group;
-    w.first_row = (unit - kv_head * p.row_tiles) * ROWS;
-    w.keys = keys_of(p, w.b);
-    const Queries q = queries_of(p, w.first_row, ROWS);
-    const i32 last = WS_CAUSAL ? min(w.keys, w.keys - p.Sq + q.last + 1) : w.keys;
-    const i32 steps = last > 0 ? (last + KEYS * kWhole - 1) / (KEYS * kWhole) : 0, share = (steps + splits - 1) / splits;
+    w.first_row = (p.row_tiles - 1 - (unit - kv_head * p.row_tiles)) * ROWS;   // the last rows, which may see most, first
+#if WS_LENS
+    w.keys = min(max(__ldg(ragged(p).used + w.b), 0), p.Sk);
+#else
+    w.keys = p.Sk;
+#endif
+    return true;
+}
+#endif
+
+WS_DEV bool few_work_at(const Params& p, i32 t, Work& w) {
+    if (!few_place_of(p, t, w)) return false;
+    w.over = few_over(p);
+    const i32 n = few_queries(p, w), first_query = few_query(w, w.first_row), last_query = min(n - 1, few_query(w, w.first_row + ROWS - 1));
+    const i32 last = WS_CAUSAL ? min(w.keys, w.keys - n + last_query + 1) : w.keys;
+    const i32 steps = last > 0 ? (last + KEYS * kWhole - 1) / (KEYS * kWhole) : 0, share = (steps + p.tiles_per_worker - 1) / p.tiles_per_worker;
     w.base = min(steps, w.split * share) * kWhole;
     w.tiles = min(steps, (w.split + 1) * share) * kWhole - w.base;
-    w.first_tile = max(0, min(w.tiles - 1, min(w.keys, w.keys - p.Sq + q.first + 1) / KEYS - 1 - w.base));
+    w.first_tile = max(0, min(w.tiles - 1, min(w.keys, w.keys - n + first_query + 1) / KEYS - 1 - w.base));
     return true;
 }
 
-// A packed row of a key head whose first query head, of all sequences', is `head`: where it lies, or null behind the last one. c: times its scale.
-WS_DEV const u8* few_row(const Params& p, i32 head, i32 row, float& c) {
-    const i32 b = head / p.Hq, of_group = row / p.Sq, h = head - b * p.Hq + of_group, query = row - of_group * p.Sq;
-    if (of_group >= p.group) return nullptr;
-    c = score_factor(c * load_f32(p.q_scale + b * p.qs_b + h * p.qs_h + (query >> 7) * p.qs_t));
-    return p.q + b * p.q_b + h * p.q_h + query * p.q_s;
+// How many there are, once few_place_of has found no more.
+WS_DEV i32 few_all(const Params& p, const Work& w) { return (kVarlen ? w.before : p.row_tiles * p.Hkv * p.B) * p.tiles_per_worker; }
+
+// Which query of which head of a group a packed row is; less than 0 where it is none. n: a head's queries.
+struct FewRow {
+    i32 of_group, query;
+};
+WS_DEV FewRow few_row_of(const Params& p, const Work& w, i32 n, i32 row) {
+    const i32 query = few_query(w, row);
+    return {row - query * p.group, query < n ? query : -1};
 }
 
-// Whether a thread's i-th word of n is of its second row: outputs come in fours, two and two, then each row's sum, once or twice.
-WS_DEV constexpr bool of_second_row(i32 i, i32 n) { return n % 4 == 0 || i < n - 2 ? i % 4 >= 2 : i == n - 1; }
+// Arrivals at the barrier of a row tile's Q: each lane's copies, and then one for the factors.
+constexpr u32 kFewArrivals = 33;
 
-// A CTA's part of a row tile: its threads' words, one behind another. N: a thread's outputs and sums; then its rows' references.
+// Brings a row tile's rows of Q, zeros for what is no row, and leaves each one's factor: by the warp that loads K, a row tile ahead of who reads them.
+WS_DEV void few_bring_rows(const Params& p, const Work& w, u32 q, u32 factors, u32 bar, u32 lane) {
+    constexpr i32 kEach = ROWS / 32, kLanes = D / 16, kAtOnce = 32 / kLanes;   // a lane's rows; lanes that copy a row; rows at once
+    constexpr i32 kUnroll = D == 256 ? 1 : 4;   // two consumers of D 256 leave 40 registers
+    const float* scales = p.q_scale + w.b * p.qs_b + w.head * p.qs_h;
+    const u8* from = p.q + (kVarlen ? w.first_q * p.q_s : w.b * p.q_b) + w.head * p.q_h;
+    const i32 n = few_queries(p, w);
+    const float c = load_f32(p.k_scale + w.b * p.ks_b + w.head / p.group * p.ks_h) * p.softmax_scale_log2;
+    const u32 chunk = lane % kLanes, among = lane / kLanes;
+    float scale[kEach];   // asked for all at once
+#pragma unroll
+    for (i32 i = 0; i < kEach; ++i) {
+        const FewRow at = few_row_of(p, w, n, w.first_row + static_cast<i32>(lane) + 32 * i);
+        i32 place = -1;   // in 16 bytes
+        scale[i] = 0.0f;
+        if (at.query >= 0) {
+            place = static_cast<i32>((at.of_group * p.q_h + at.query * p.q_s) / 16);
+            scale[i] = load_f32(scales + at.of_group * p.qs_h + (at.query >> 7) * p.qs_t);
+        }
+#pragma unroll(kUnroll)
+        for (i32 j = 0; j < 32; j += kAtOnce) {
+            const i32 source = __shfl_sync(0xFFFFFFFFu, place, j + among);
+            const u32 row = i % 2 * 32 + j + among;   // of a consumer's 64
+            cp_async_16(q + i / 2 * (64 * D) + chunk / 8 * (64 * 128) + swizzled<kPitch>(row, chunk % 8), from + static_cast<i64>(max(source, 0)) * 16 + chunk * 16, source < 0 ? 0 : 16);
+        }
+    }
+    cp_async_arrive(bar);
+#pragma unroll
+    for (i32 i = 0; i < kEach; ++i) store_shared_f32(factors + 4 * (lane + 32 * i), score_factor(c * scale[i]));
+}
+
+// The same in the output: which of its rows, or less than 0.
+WS_DEV i64 few_out_row(const Params& p, const Work& w, i32 head, i32 row) {
+    const FewRow at = few_row_of(p, w, few_queries(p, w), row);
+    if (at.query < 0) return -1;
+    if (kVarlen) return static_cast<i64>(w.first_q + at.query) * p.Hq + head + at.of_group;   // head: of the sequence
+    return static_cast<i64>(head + at.of_group) * p.Sq + at.query;
+}
+
+// What a thread leaves of its part of a row tile for whoever adds: kOut outputs in f16, divided by their row's sum (a rounding finer than the output's own), then each row's reference and sum. In words of 16
+// bytes, one behind another by threads. N: a thread's outputs, two and two of its two rows, then each row's sum, once or twice.
 template <i32 N>
 struct FewPart {
-    static constexpr i32 kWords = N + 2, kThreads = 128 * WGS;
-    float* all;
-    i32 splits;
-
-    WS_DEV_MEMBER float* part(i32 split) const { return all + static_cast<i64>(split) * (kWords * kThreads); }
+    static constexpr i32 kOut = N % 4 == 0 ? N - 4 : N - 2, kSum0 = kOut, kSum1 = N % 4 == 0 ? N - 2 : N - 1, kQuads = kOut / 8 + 1, kThreads = 128 * WGS;
+    static_assert(kOut % 8 == 0, "whole words of 16 bytes");
 };
 
-// Leaves a thread's outputs, relative to 2^top, for whoever comes last of those that share the row tile's keys, by warps; there adds all of them, in their order, and returns true.
+WS_DEV float over(float x, float sum) { return sum == 0.0f ? 0.0f : x * rcp(sum); }
+
+constexpr i32 kFan = 4;   // parts that one warp adds
+
+// Leaves a thread's outputs, relative to 2^top, for whoever comes last of the warps that share the row tile's keys, kFan by kFan and then what those have added, always in the order of keys: true for the warp
+// that has all of them. p.arrived: a counter for each part, by warps. One CTA's reading bounds this (64 bytes a cycle from the L2), which is why few are added at a time and outputs are narrow.
 template <i32 N>
 WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thread, float (&o)[N], float top0, float top1) {
-    const i32 splits = p.tiles_per_worker;
-    if (splits == 1) return true;
-    const u32 warp = thread / 32, lane = thread % 32;
-    const i32 unit = head / p.group * p.row_tiles + w.first_row / ROWS;
-    const FewPart<N> parts{p.partial + static_cast<i64>(unit) * splits * (FewPart<N>::kWords * FewPart<N>::kThreads) + group * 128 + thread, splits};
-    float* mine = parts.part(w.split);
-#pragma unroll
-    for (i32 i = 0; i < N; ++i) __stcg(mine + i * FewPart<N>::kThreads, o[i]);
-    __stcg(mine + N * FewPart<N>::kThreads, top0);
-    __stcg(mine + (N + 1) * FewPart<N>::kThreads, top1);
-    i32* counter = p.arrived + (unit * WGS + group) * 4 + warp;
-    i32 before = 0;
-    __syncwarp();
-    if (lane == 0) before = add_in_order(counter, 1);
-    if (__shfl_sync(0xFFFFFFFFu, before, 0) != splits - 1) return false;
-    __syncwarp();   // what lane 0 has acquired all may read
-    if (lane == 0) *counter = 0;
-    float most0 = __ldcg(mine + N * FewPart<N>::kThreads), most1 = __ldcg(mine + (N + 1) * FewPart<N>::kThreads);
+    using Part = FewPart<N>;
+    const i32 splits = p.tiles_per_worker, unit = kVarlen ? w.unit : head / p.group * p.row_tiles + w.first_row / ROWS;
+    uint4* parts = reinterpret_cast<uint4*>(p.partial) + static_cast<i64>(unit) * splits * (Part::kQuads * Part::kThreads) + group * 128 + thread;
+    i32 level = 0;
 #pragma unroll 1
-    for (i32 s = 0; s < splits; ++s) {
-        const float* x = parts.part(s) + N * FewPart<N>::kThreads;
-        most0 = fmaxf(most0, __ldcg(x)), most1 = fmaxf(most1, __ldcg(x + FewPart<N>::kThreads));
-    }
+    for (i32 stride = 1; stride < splits; stride *= kFan, ++level) {
+        const i32 first = w.split / (stride * kFan) * (stride * kFan), count = min(kFan, (splits - first + stride - 1) / stride);
+        if (count == 1) continue;
+        uint4* mine = parts + static_cast<i64>(w.split / stride * stride) * (Part::kQuads * Part::kThreads);
+        const float f0 = over(1.0f, o[Part::kSum0]), f1 = over(1.0f, o[Part::kSum1]);
 #pragma unroll
-    for (i32 i = 0; i < N; ++i) o[i] = 0.0f;
-#pragma unroll 1
-    for (i32 s = 0; s < splits; ++s) {
-        const float* x = parts.part(s);
-        const float f0 = ex2(__ldcg(x + N * FewPart<N>::kThreads) - most0), f1 = ex2(__ldcg(x + (N + 1) * FewPart<N>::kThreads) - most1);
+        for (i32 i = 0; i < Part::kOut; i += 8)
+            __stcg(mine + i / 8 * Part::kThreads, make_uint4(f16x2(o[i] * f0, o[i + 1] * f0), f16x2(o[i + 2] * f1, o[i + 3] * f1), f16x2(o[i + 4] * f0, o[i + 5] * f0), f16x2(o[i + 6] * f1, o[i + 7] * f1)));
+        __stcg(mine + Part::kOut / 8 * Part::kThreads, make_uint4(__float_as_uint(top0), __float_as_uint(top1), __float_as_uint(o[Part::kSum0]), __float_as_uint(o[Part::kSum1])));
+        i32* counter = p.arrived + kDrawn + ((static_cast<i64>(unit) * splits + first + level) * WGS + group) * 4 + thread / 32;
+        i32 before = 0;
+        __syncwarp();
+        if (thread % 32 == 0) before = add_in_order(counter, 1);
+        if (__shfl_sync(0xFFFFFFFFu, before, 0) != count - 1) return false;
+        __syncwarp();   // what lane 0 has acquired all may read
+        if (thread % 32 == 0) *counter = 0;
+        const uint4* x = parts + static_cast<i64>(first) * (Part::kQuads * Part::kThreads);
+        const i64 next = static_cast<i64>(stride) * (Part::kQuads * Part::kThreads);
+        float most0 = top0, most1 = top1;
+        uint4 rows[kFan];
 #pragma unroll
-        for (i32 i = 0; i < N; ++i) o[i] = fmaf(__ldcg(x + i * FewPart<N>::kThreads), of_second_row(i, N) ? f1 : f0, o[i]);
+        for (i32 s = 0; s < kFan; ++s) {
+            rows[s] = __ldcg(x + min(s, count - 1) * next + Part::kOut / 8 * Part::kThreads);
+            most0 = fmaxf(most0, __uint_as_float(rows[s].x)), most1 = fmaxf(most1, __uint_as_float(rows[s].y));
+        }
+        float sum0 = 0.0f, sum1 = 0.0f;
+#pragma unroll
+        for (i32 i = 0; i < Part::kOut; ++i) o[i] = 0.0f;
+#pragma unroll
+        for (i32 s = 0; s < kFan; ++s) {
+            if (s >= count) break;
+            const float g0 = ex2(__uint_as_float(rows[s].x) - most0) * __uint_as_float(rows[s].z), g1 = ex2(__uint_as_float(rows[s].y) - most1) * __uint_as_float(rows[s].w);
+            sum0 += g0, sum1 += g1;
+#pragma unroll
+            for (i32 i = 0; i < Part::kOut; i += 8) {
+                const uint4 y = __ldcg(x + s * next + i / 8 * Part::kThreads);
+                const u32 pairs[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+                for (i32 j = 0; j < 4; ++j) {
+                    float low, high;
+                    f32_of_f16x2(pairs[j], low, high);
+                    o[i + 2 * j] = fmaf(low, j % 2 ? g1 : g0, o[i + 2 * j]), o[i + 2 * j + 1] = fmaf(high, j % 2 ? g1 : g0, o[i + 2 * j + 1]);
+                }
+            }
+        }
+        o[Part::kSum0] = sum0, o[Part::kSum1] = sum1, top0 = most0, top1 = most1;
     }
     return true;
 }

@@ -80,7 +80,7 @@
 #define WS_FEW 0   // row tiles are of packed rows of a key head, and CTAs share out their keys: few.cuh
 #endif
 #ifndef WS_LENS
-#define WS_LENS 0   // with WS_FEW: sequences have lengths of their own, and perhaps pages
+#define WS_LENS 0   // with WS_FEW: sequences have lengths of their own, and perhaps pages; 2: or lie one behind another
 #endif
 #ifndef WS_LOOKS
 #define WS_LOOKS (!WS_CAUSAL ? 3 : p.Sk > 1024 ? 4 : 1)   // the row tile's first tiles of keys, in whole steps, whose maxima become the references: the largest weight is exact where it is one
@@ -90,8 +90,8 @@
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ || kFew, kLens = WS_LENS;
-static_assert(D == 128 ? WGS == 2 || WGS == 3 : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS;
+static_assert(D == 128 ? WGS == 2 || WGS == 3 && !kFew : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
 static_assert(D == 128 || kFew || (kPacked && !kBlocks), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
 static_assert(kPacked || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kPacked || !kFew, "few rows take V as it comes");
@@ -108,10 +108,11 @@ constexpr i32 kWhole = WS_CAUSAL ? 1 : kStep;   // of which a row tile has a mul
 constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : kDeep && WGS == 2 ? 232 : D == 256 ? 240 : 216, kProducerRegisters = WGS == 3 ? 32 : kDeep && WGS == 2 ? 40 : D == 256 && WGS == 2 ? 24 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
-// Shared memory: Q | K | V | V^T | barriers | scales | Told of each slot of Q.
+// Shared memory: Q | K | V | V^T | barriers | scales | Told of each slot of Q | factors of its rows.
 constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
 constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
-constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kLens ? 48 : 32, kSharedBytes = kRecords + kQStages * kRecordBytes;
+constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kLens ? 48 : 32;
+constexpr u32 kFactors = kRecords + kQStages * kRecordBytes, kFactorBytes = kFew ? 4 * ROWS : 0, kSharedBytes = kFactors + kQStages * kFactorBytes;   // of rows of Q
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
@@ -366,7 +367,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const i32 mine = tiles_seen(p, w, group_row), clear = kFew ? few_clear_keys(p, w, group_row) : clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch;
             if (!kOwnQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
-            prepare_rows(p, x, group_row + 16 * warp, q_at, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
+            const u32 factors = base + kFactors + q.slot * kFactorBytes + 4 * (group * 64 + 16 * warp);
+            prepare_rows(p, x, group_row + 16 * warp, q_at, factors, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
             me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1), me.b0 = me.b1 = twice(kUnseen);
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
@@ -403,7 +405,9 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             add_mean(p, me.o, done.head / p.group, lane4, f0, f1, sum0 != 0.0f, sum1 != 0.0f);
             f0 = f1 = 1.0f;
         }
-        store_rows<4>(p, me.o, static_cast<i64>(done.head) * p.Sq, own_row(done.w, group, thread), lane4, f0, f1);
+        const i32 row0 = own_row(done.w, group, thread);
+        if (kFew) store_few<4>(p, me.o, few_out_row(p, done.w, done.head, row0), few_out_row(p, done.w, done.head, row0 + 8), lane4, f0, f1);
+        else store_rows<4>(p, me.o, static_cast<i64>(done.head) * p.Sq, row0, lane4, f0, f1);
     }
 #if WS_TRACE
     const u64 ended = nanoseconds();

@@ -50,7 +50,7 @@
 #define WS_FEW 0   // row tiles are of packed rows of a key head, and CTAs share out their keys: few.cuh
 #endif
 #ifndef WS_LENS
-#define WS_LENS 0   // with WS_FEW: sequences have lengths of their own, and perhaps pages
+#define WS_LENS 0   // with WS_FEW: sequences have lengths of their own, and perhaps pages; 2: or lie one behind another
 #endif
 #ifndef WS_TRACE
 #define WS_TRACE 0
@@ -66,7 +66,7 @@
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
 static_assert(WGS == 2 || WGS == 4, "two or four consumers: three lost, and straddle blocks of 128 queries");
-constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ || kFew, kLens = WS_LENS;
+constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS;
 static_assert(WS_PACKED || !kWideQ, "queries of 16 bits go with packed values");
 static_assert(!kBlocks || !kFew, "few rows take V as it comes");
 static_assert(!kLens || kFew, "lengths of their own: few rows");
@@ -80,10 +80,11 @@ constexpr i32 kTransposers = 2, kWhole = 1;   // warps, which widen here; tiles 
 constexpr i32 kConsumerRegisters = WGS == 4 ? 104 : 216, kProducerRegisters = WGS == 4 ? 64 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
-// Shared memory: Q | K | V | V in f16 | barriers | scales | Told of each slot of Q | ones, 16 keys of 128 bytes.
+// Shared memory: Q | K | V | V in f16 | barriers | scales | Told of each slot of Q | factors of its rows | ones, 16 keys of 128 bytes.
 constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
 constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
-constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kLens ? 48 : 32, kRecordsEnd = kRecords + kQStages * kRecordBytes;
+constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kLens ? 48 : 32;
+constexpr u32 kFactors = kRecords + kQStages * kRecordBytes, kFactorBytes = kFew ? 4 * ROWS : 0, kRecordsEnd = kFactors + kQStages * kFactorBytes;   // of rows of Q
 constexpr u32 kOnes = (kRecordsEnd + 1023) / 1024 * 1024, kSharedBytes = kAcross ? kRecordsEnd : kOnes + kOnesBytes;
 static_assert(kVStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
@@ -184,7 +185,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const float c = later_block(w, group) ? x.c_later : x.c;
             float step0, step1;
             if (!kOwnQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
-            prepare_rows(p, x, group_row + 16 * warp, q_at, lane, c, step0, step1);
+            prepare_rows(p, x, group_row + 16 * warp, q_at, base + kFactors + q.slot * kFactorBytes + 4 * (group * 64 + 16 * warp), lane, c, step0, step1);
             u32 c0 = factor_pair(step0), c1 = factor_pair(step1);
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
@@ -255,7 +256,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             add_mean(p, me.o, x.head / p.group, lane4, f0, f1, sum0 != 0.0f, sum1 != 0.0f);
             f0 = f1 = 1.0f;
         }
-        store_rows<kAcross ? 4 : 1>(p, me.o, static_cast<i64>(x.head) * p.Sq, row0, lane4, f0, f1);
+        if (kFew) store_few<1>(p, me.o, few_out_row(p, w, x.head, row0), few_out_row(p, w, x.head, row0 + 8), lane4, f0, f1);
+        else store_rows<kAcross ? 4 : 1>(p, me.o, static_cast<i64>(x.head) * p.Sq, row0, lane4, f0, f1);
     }
 #if WS_TRACE
     const u64 ended = nanoseconds();

@@ -58,6 +58,10 @@ struct Bars {
     WS_DEV_MEMBER u32 vt_empty(u32 i) const { return at + 32 + 8 * (5 * kBarsRoom + i); }
     // Q, where q_full says that consumers were told of their row tile: behind the others, for rings of four.
     WS_DEV_MEMBER u32 q_raw(u32 i) const { return at + 32 + 8 * (6 * kBarsRoom + i); }
+    // A number that the loader of K has drawn, for the other roles, in places of V's barriers that rings of two leave.
+    WS_DEV_MEMBER u32 drawn_full(u32 i) const { return at + 32 + 8 * (2 * kBarsRoom + 2 + i); }
+    WS_DEV_MEMBER u32 drawn_empty(u32 i) const { return at + 32 + 8 * (3 * kBarsRoom + 2 + i); }
+    WS_DEV_MEMBER u32 drawn(u32 i) const { return at + 240 + 4 * i; }
     // Scales of the n-th tile of K and of V that this CTA works on.
     WS_DEV_MEMBER u32 k_scale(u32 n) const { return at + (kScales - kBars) + n % kScaleSlots * 4; }
     WS_DEV_MEMBER u32 v_scale(u32 n) const { return at + (kScales - kBars) + (kScaleSlots + n % kScaleSlots) * 4; }

@@ -2,15 +2,28 @@
 //
 // Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
 // kVtBytes (a slot of V as consumers take it), kWhole (a row tile has a multiple of so many tiles of keys), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
-// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kOwnQ (they load Q themselves); kFew (row tiles are of packed rows of a key head, and their keys are shared out among CTAs: few.cuh); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
+// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kOwnQ (they load Q themselves); kFew (row tiles are of packed rows of a key head, whose Q comes row by row, and their keys are shared out among CTAs: few.cuh); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
 #include "params.cuh"
 #include "wgmma.cuh"
 
+#ifndef WS_DRAWN
+#define WS_DRAWN 0   // 1: row tiles are drawn from a counter, p.arrived, zero between launches
+#endif
+constexpr bool kDrawn = WS_DRAWN || kLens;
+static_assert(!kDrawn || (kTold && kVStages <= 2 && kBarsRoom == 4), "places of barriers that rings of two leave");
+
 struct Work {
-    i32 b, head, first_row, tiles, first_tile;
+#if WS_LENS == 2
+    i32 b = 0, before = 0;   // the sequence, and how many row tiles come before its own: where the search for the next one begins
+#else
+    i32 b, before;
+#endif
+    i32 head, first_row, tiles, first_tile;
     i32 base, split, keys;   // kFew: tiles of keys before its own, which share that is, and keys of the sequence
+    i32 queries, first_q, first_k, unit;   // kVarlen: of the sequence; which row tile of all it is
+    u32 over;   // kFew: few_over
 
     // The i-th tile of keys: from last to first, but one that every row sees whole comes before all: it gives the rows their references, and
     // then a masked tile is like any other. (A row's only key so far is a poor reference: the next tile's recomputation cost 8 us a row tile.)
@@ -31,11 +44,11 @@ WS_DEV i32 tiles_seen(const Params& p, const Work& w, i32 group_row) {
 }
 WS_DEV i32 clear_keys(const Params& p, i32 group_row) { return WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk; }
 
-// The i-th tile of this CTA: rounds run forwards and backwards in turn, so that shares of a falling list of lengths are even.
-WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
-    if (kFew) return few_work_of(p, i, w);
-    const i32 total = p.row_tiles * p.Hq * p.B;
-    i32 t = i * gridDim.x + ((WS_CAUSAL && (i & 1)) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+WS_DEV i32 row_tiles_of(const Params& p) { return p.row_tiles * p.Hq * p.B; }
+
+// The t-th of so many row tiles. kFew: how many there are shows in the end.
+WS_DEV bool work_at(const Params& p, i32 t, i32 total, Work& w) {
+    if (kFew) return few_work_at(p, t, w);
     if (t >= total) return false;
     // Sections of heads whose K and V fit the L2 together; in a section the longest rows first.
     const i32 per_section = p.section * p.row_tiles, section = t / per_section, heads = min(p.section, p.Hq * p.B - section * p.section);
@@ -50,6 +63,48 @@ WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
     return true;
 }
 
+// The i-th of this CTA in a list that CTAs share out: rounds run forwards and backwards in turn, so that shares of a falling list of lengths are even. kDrawn: its first is the list's, and all
+// others are drawn from a counter when they are wanted: no list is even where lengths are not known, or where some SM is slower. Which CTA does a row tile does not show in its outputs.
+WS_DEV i32 listed(i32 i) { return i * gridDim.x + ((WS_CAUSAL && !kFew && (i & 1)) ? gridDim.x - 1 - blockIdx.x : blockIdx.x); }
+
+WS_DEV bool work_of(const Params& p, i32 i, Work& w) {
+    const i32 total = row_tiles_of(p);
+    return work_at(p, listed(i), total, w);
+}
+
+// The next row tile, for the loader of K, one thread or (kFew) a warp, which draws and tells the other roles. Whoever draws last of all puts the counter back: each row tile but the CTAs' first ones was drawn once,
+// and then each CTA that had a first one drew in vain, as many times as there are row tiles.
+WS_DEV bool draw_work(const Params& p, const Bars& bars, i32 i, Work& w, Ring<2>& drawn) {
+    if (!kDrawn || i == 0) return work_of(p, i, w);
+    const bool one = !kFew || threadIdx.x % 32 == 0;
+    i32 n = 0;
+    if (one) n = atomicAdd(p.arrived, 1);
+    if (kFew) n = __shfl_sync(0xFFFFFFFFu, n, 0);
+    const i32 t = gridDim.x + n;
+    if (one) {
+        mbarrier_wait(bars.drawn_empty(drawn.slot), drawn.phase ^ 1);
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(bars.drawn(drawn.slot)), "r"(t) : "memory");
+        mbarrier_arrive(bars.drawn_full(drawn.slot));
+    }
+    drawn.next();
+    if (work_at(p, t, row_tiles_of(p), w)) return true;
+    if (one && n == (kFew ? few_all(p, w) : row_tiles_of(p)) - 1) *p.arrived = 0;
+    return false;
+}
+
+// For the other roles: one thread, or a warp.
+template <bool kWarp>
+WS_DEV bool next_work(const Params& p, const Bars& bars, i32 i, Work& w, Ring<2>& drawn) {
+    if (!kDrawn || i == 0) return work_of(p, i, w);
+    i32 t;
+    mbarrier_wait(bars.drawn_full(drawn.slot), drawn.phase);
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(t) : "r"(bars.drawn(drawn.slot)) : "memory");
+    if (kWarp) __syncwarp();
+    if (!kWarp || threadIdx.x % 32 == 0) mbarrier_arrive(bars.drawn_empty(drawn.slot));
+    drawn.next();
+    return work_at(p, t, row_tiles_of(p), w);
+}
+
 // With kBlocks a tile's scale goes beside its barrier before the arrival, which lets consumers see it. It is asked for before the tile's slot is waited for, so
 // that nothing waits for it here; and the bytes are announced before the arrival, as the copy shall not wait for it either.
 WS_DEV void announce(u32 bar) {
@@ -60,9 +115,11 @@ WS_DEV void announce(u32 bar) {
 // V^T of whole heads' scales is made by a kernel right before this one, which begins to be placed when all others have ended (transpose.cu): nothing else waits for it.
 constexpr bool kMade = kPacked && !kBlocks;
 
+// kFew: by a warp, of which one thread asks for K.
 WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars) {
     Ring<kQStages> q;
     Ring<kStages> k;
+    Ring<2> drawn;
     Work w;
 #if WS_BLOCKS
     u32 n = 0;
@@ -72,22 +129,40 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
 #if WS_BLOCKS
         const float scale = load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h + w.keys_at(i) * p.ks_t);
 #endif
-        mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
-        announce(bars.k_full(k.slot));
-        if (kLens) few_load(p, w, base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), w.keys_at(i) * KEYS, kv_head);
-        else load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+        if (!kFew || threadIdx.x % 32 == 0) {
+            mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
+            announce(bars.k_full(k.slot));
+            if (kLens) few_load(p, w, base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), w.keys_at(i) * KEYS, kv_head);
+            else load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
+        }
 #if WS_BLOCKS
         store_shared_f32(bars.k_scale(n++), scale);
         mbarrier_arrive(bars.k_full(k.slot));
 #endif
         k.next();
     };
-    constexpr i32 kEarly = !kOwnQ && kQStages == 1;   // where Q's only room is still taken, the first tile of keys comes before it
-    for (i32 round = 0; work_of(p, round, w); ++round) {
+    constexpr i32 kEarly = kOwnQ || kQStages != 1 ? 0 : kFew ? kStages : 1;   // where Q's only room is still taken, the first tile of keys comes before it, or as many as there is room for
+    for (i32 round = 0; draw_work(p, bars, round, w, drawn); ++round) {
         if (!kMade && round == 0) wait_for_earlier_kernels();
         if (!kTold && w.tiles == 0) continue;
         const i32 kv_head = w.head / p.group;
         const u32 q_there = kTold ? bars.q_raw(q.slot) : bars.q_full(q.slot);
+#if WS_FEW
+        {
+            const i32 early = min(kEarly, w.tiles);
+            for (i32 i = 0; i < early; ++i) load_k(i, kv_head);
+            mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
+            if (w.tiles > 0) few_bring_rows(p, w, base + q.slot * kQBytes, base + kFactors + q.slot * kFactorBytes, q_there, threadIdx.x % 32);
+            else cp_async_arrive(q_there);
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) mbarrier_arrive(q_there);
+            q.next();
+#pragma unroll 1
+            for (i32 i = early; i < w.tiles; ++i) load_k(i, kv_head);
+            __syncwarp();
+            continue;
+        }
+#endif
         if (kEarly) load_k(0, kv_head);
         if (!kOwnQ) {
             mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
@@ -106,12 +181,13 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
 // the n-th tile takes the place of one eight before it, which has been read: the transposition, or this, waited for its slot of V^T.
 WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars) {
     Ring<kPacked ? kVtStages : kVStages> v;
+    Ring<2> drawn;
     Work w;
 #if WS_BLOCKS
     u32 n = 0;
 #endif
     if (kLens) wait_for_earlier_kernels();
-    for (i32 round = 0; work_of(p, round, w); ++round) {
+    for (i32 round = 0; next_work<false>(p, bars, round, w, drawn); ++round) {
         if (round == 0) wait_for_earlier_kernels();
         const i32 kv_head = w.head / p.group;
 #pragma unroll 1
@@ -142,10 +218,11 @@ WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp
     Ring<kVStages> v;
     Ring<kVtStages> vt;
     Ring<kQStages> q;
+    Ring<2> drawn;
     Work w;
     u32 n = 0;
     if (kLens) wait_for_earlier_kernels();
-    for (i32 i = 0; work_of(p, i, w); ++i) {
+    for (i32 i = 0; next_work<true>(p, bars, i, w, drawn); ++i) {
         if (!kMade && i == 0) wait_for_earlier_kernels();
         if (kTold) begin_rows(base, bars, q, &w, warp, lane);
         q.next();
@@ -219,13 +296,27 @@ template <i32 kSecond, i32 N>
 WS_DEV void store_rows(const Params& p, const float (&o)[N], i64 at, i32 row0, u32 lane4, float f0, float f1) {
     constexpr i32 kThird = 5 - kSecond;
     const i64 to = (at + row0) * D + 4 * lane4;
-    if (row0 < (kFew ? p.group * p.Sq : p.Sq)) {
+    if (row0 < p.Sq) {
 #pragma unroll
         for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, o[8 * j] * f0, o[8 * j + kSecond] * f0, o[8 * j + kThird] * f0, o[8 * j + 5] * f0);
     }
-    if (row0 + 8 < (kFew ? p.group * p.Sq : p.Sq)) {
+    if (row0 + 8 < p.Sq) {
 #pragma unroll
         for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, o[8 * j + 2] * f1, o[8 * j + 2 + kSecond] * f1, o[8 * j + 2 + kThird] * f1, o[8 * j + 7] * f1);
+    }
+}
+
+// The same of packed rows: at0 and at1 say which rows of the output they are, if not less than 0.
+template <i32 kSecond, i32 N>
+WS_DEV void store_few(const Params& p, const float (&o)[N], i64 at0, i64 at1, u32 lane4, float f0, float f1) {
+    constexpr i32 kThird = 5 - kSecond;
+    if (at0 >= 0) {
+#pragma unroll
+        for (i32 j = 0; j < D / 16; ++j) store_out4(p, at0 * D + 4 * lane4 + 16 * j, o[8 * j] * f0, o[8 * j + kSecond] * f0, o[8 * j + kThird] * f0, o[8 * j + 5] * f0);
+    }
+    if (at1 >= 0) {
+#pragma unroll
+        for (i32 j = 0; j < D / 16; ++j) store_out4(p, at1 * D + 4 * lane4 + 16 * j, o[8 * j + 2] * f1, o[8 * j + 2 + kSecond] * f1, o[8 * j + 2 + kThird] * f1, o[8 * j + 7] * f1);
     }
 }
 
@@ -267,7 +358,9 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
         for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), kTransposers);
         for (u32 i = 0; i < kVtStages; ++i) mbarrier_init(bars.vt_full(i), kPacked ? 1 : kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);
         if (kTold)
-            for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_raw(i), 1);
+            for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_raw(i), kFew ? kFewArrivals : 1);
+        if (kDrawn)
+            for (u32 i = 0; i < 2; ++i) mbarrier_init(bars.drawn_full(i), 1), mbarrier_init(bars.drawn_empty(i), (kPacked ? 1 : kTransposers) + 1);
         mbarrier_init_fence();
     }
     __syncthreads();
@@ -276,10 +369,13 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
         registers_lower<kProducerRegisters>();
         if (!kPacked ? thread / 32 < kTransposers : kTold && thread < 32) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite, begin_rows);
         else if (thread == 64) produce_v(p, v_map, base, bars);
-        else if (thread == 96) produce_qk(p, q_map, k_map, base, bars);
+        else if (kFew ? thread >= 96 : thread == 96) produce_qk(p, q_map, k_map, base, bars);
     } else {
         registers_raise<kConsumerRegisters>();
         if (!kMade) wait_for_earlier_kernels();   // PERF: whoever is told need not; but without it ptxas 13.0 serialises the products of an instance (C7511)
         consume(base, bars, group - 1, thread);
+#if WS_LENS == 2
+        few_clear_gaps(p, (blockIdx.x * WGS + group - 1) * 4 + thread / 32, gridDim.x * WGS * 4, thread % 32);
+#endif
     }
 }

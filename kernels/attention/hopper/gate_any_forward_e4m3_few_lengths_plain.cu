@@ -1,29 +1,29 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["D == 128 && GROUPS > 1 || D == 256 && GROUPS < 3", "Hq % Hkv == 0"]
+//! constraints = ["GROUPS == 2 || D == 256", "Hq % Hkv == 0"]
 //! shapes = ["3x8x2x12x600x128", "2x3x1x12x600x256"]
 //! scales = ["head", "tensor"]
 //! layouts = ["lengths", "paged"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! [levers]
-//! GROUPS = [2, 3, 1]
-//! SPLITS = [3, 1]
+//! GROUPS = [2, 1]
+//! SPLITS = [6, 1]
 //! [[config]]
 //! name = "two_shared"
-//! set = { GROUPS = 2, SPLITS = 3 }
+//! set = { GROUPS = 2, SPLITS = 6 }
 //! [[config]]
 //! name = "one_shared"
-//! set = { GROUPS = 1, SPLITS = 3 }
+//! set = { GROUPS = 1, SPLITS = 6 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
 //! [workspace.partial]
 //! dtype = "f32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS", "(D / 2 + 4) * 128 * GROUPS"]
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS", "(D / 4 + 4) * 128 * GROUPS"]
 //! [workspace.arrived]
 //! dtype = "i32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS)", "4 * GROUPS"]
+//! shape = ["1 + B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS * 4 * GROUPS"]
 //! init = "zero"
 //! [structs.p]
 //! bytes = 368
@@ -93,7 +93,7 @@
 //! entry = "forward_e4m3_few"
 //! grid = ["min(B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS, 4)"]
 //! block = ["128 * GROUPS + 128"]
-//! shared_bytes = "16384 * GROUPS + (D / 256) * ((3 - GROUPS) * 32768 + 133424) + (1 - D / 256) * 168288"
+//! shared_bytes = "16384 * GROUPS + 512 * GROUPS / (D / 128) + (D / 256) * ((3 - GROUPS) * 32768 + 133424) + (1 - D / 256) * 168288"
 //! args = ["p"]
 
 // forward_e4m3.cu over few rows of queries (few.cuh) where sequences use parts of their caches, or pages, with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU

@@ -1,31 +1,31 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["D == 128 && GROUPS > 1 || D == 256 && GROUPS < 3", "Hq % Hkv == 0"]
+//! constraints = ["GROUPS == 2 || D == 256", "Hq % Hkv == 0"]
 //! shapes = ["2x8x2x12x600x128", "1x6x2x70x500x128", "2x3x1x12x600x256"]
 //! scales = ["head", "tensor"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! [levers]
-//! GROUPS = [2, 3, 1]
-//! SPLITS = [3, 1]
+//! GROUPS = [2, 1]
+//! SPLITS = [6, 1]
 //! [[config]]
 //! name = "two_shared"
-//! set = { GROUPS = 2, SPLITS = 3 }
+//! set = { GROUPS = 2, SPLITS = 6 }
 //! [[config]]
-//! name = "three_alone"
-//! set = { GROUPS = 3, SPLITS = 1 }
+//! name = "two_alone"
+//! set = { GROUPS = 2, SPLITS = 1 }
 //! [[config]]
 //! name = "one_shared"
-//! set = { GROUPS = 1, SPLITS = 3 }
+//! set = { GROUPS = 1, SPLITS = 6 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
 //! [workspace.partial]
 //! dtype = "f32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS", "(D / 2 + 4) * 128 * GROUPS"]
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS", "(D / 4 + 4) * 128 * GROUPS"]
 //! [workspace.arrived]
 //! dtype = "i32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS)", "4 * GROUPS"]
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS)", "SPLITS * 4 * GROUPS"]
 //! init = "zero"
 //! [structs.p]
 //! bytes = 256
@@ -79,7 +79,7 @@
 //! entry = "forward_e4m3_few"
 //! grid = ["min(B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS, 4)"]
 //! block = ["128 * GROUPS + 128"]
-//! shared_bytes = "16384 * GROUPS + (D / 256) * ((3 - GROUPS) * 32768 + 133408) + (1 - D / 256) * 168256"
+//! shared_bytes = "16384 * GROUPS + 512 * GROUPS / (D / 128) + (D / 256) * ((3 - GROUPS) * 32768 + 133408) + (1 - D / 256) * 168256"
 //! args = ["p"]
 
 // forward_e4m3.cu over few rows of queries (few.cuh), with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its instructions.

@@ -7,10 +7,10 @@
 //! defines = ["D", "causal", "out"]
 //! [levers]
 //! GROUPS = [2, 4]
-//! SPLITS = [3, 1]
+//! SPLITS = [6, 1]
 //! [[config]]
 //! name = "two_shared"
-//! set = { GROUPS = 2, SPLITS = 3 }
+//! set = { GROUPS = 2, SPLITS = 6 }
 //! [[config]]
 //! name = "four_alone"
 //! set = { GROUPS = 4, SPLITS = 1 }
@@ -19,10 +19,10 @@
 //! spill_bytes = 2048
 //! [workspace.partial]
 //! dtype = "f32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS", "38 * 128 * GROUPS"]
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS", "20 * 128 * GROUPS"]
 //! [workspace.arrived]
 //! dtype = "i32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS)", "4 * GROUPS"]
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS)", "SPLITS * 4 * GROUPS"]
 //! init = "zero"
 //! [structs.p]
 //! bytes = 256
@@ -76,7 +76,7 @@
 //! entry = "forward_f16_few"
 //! grid = ["min(B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS, 4)"]
 //! block = ["128 * GROUPS + 128"]
-//! shared_bytes = "8192 * GROUPS + 117760"
+//! shared_bytes = "8704 * GROUPS + 117760"
 //! args = ["p"]
 
 // forward_f16.cu over few rows of queries (few.cuh), with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its instructions.

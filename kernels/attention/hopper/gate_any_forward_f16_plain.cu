@@ -6,15 +6,23 @@
 //! defines = ["D", "causal", "out"]
 //! [levers]
 //! GROUPS = [4, 2]
+//! DRAWN = [0, 1]
 //! [[config]]
 //! name = "four"
-//! set = { GROUPS = 4 }
+//! set = { GROUPS = 4, DRAWN = 0 }
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2 }
+//! set = { GROUPS = 2, DRAWN = 0 }
+//! [[config]]
+//! name = "drawn"
+//! set = { GROUPS = 4, DRAWN = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 2048
+//! [workspace.arrived]
+//! dtype = "i32"
+//! shape = ["1"]
+//! init = "zero"
 //! [structs.p]
 //! bytes = 256
 //! align = 8
@@ -28,7 +36,7 @@
 //!   { name = "out", type = "ptr", offset = 48, value = "out" },
 //!   { name = "lse", type = "ptr", offset = 56, value = 0 },
 //!   { name = "partial", type = "ptr", offset = 64, value = 0 },
-//!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
+//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
 //!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
 //!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
 //!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
@@ -73,6 +81,7 @@
 // forward_f16.cu with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its instructions.
 // Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
+#define WS_DRAWN DRAWN
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_f16.cu"

@@ -16,15 +16,19 @@
 // What consumers have to know of a row tile; tiles is less than 0 where there is none any more.
 struct Told {
     Work w;
-    i32 head;             // of all sequences
+    i32 head;             // of all sequences; where these lie one behind another, of its own
     float c, v_scale;     // scores' factor, in log2 units, and outputs'; kBlocks: without K's scale, and without what differs between tiles of V
     float c_later;        // kBlocks: that of rows in the next block of 128 queries
 };
 
 WS_DEV void tell(u32 to, const Told& x) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.head), "r"(x.w.first_row), "r"(x.w.tiles), "r"(x.w.first_tile) : "memory");
-    if (kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "r"(x.w.base), "r"(x.w.split) : "memory");
-    if (kLens) asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 32), "r"(x.w.keys) : "memory");
+    if (kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "r"(x.w.over), "f"(x.v_scale), "r"(x.w.base), "r"(x.w.split) : "memory");
+#if WS_LENS == 2
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 32), "r"(x.w.keys), "r"(x.w.queries), "r"(x.w.first_q), "r"(x.w.unit) : "memory");
+#elif WS_LENS
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 32), "r"(x.w.keys) : "memory");
+#endif
     if (!kFew) asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %3};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later) : "memory");
 }
 
@@ -32,8 +36,12 @@ WS_DEV Told told(u32 from) {
     Told x{};
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.head), "=r"(x.w.first_row), "=r"(x.w.tiles), "=r"(x.w.first_tile) : "r"(from) : "memory");
     if (kFew) {
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=f"(x.c), "=f"(x.v_scale), "=r"(x.w.base), "=r"(x.w.split) : "r"(from + 16) : "memory");
-        if (kLens) asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x.w.keys) : "r"(from + 32) : "memory");
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.w.over), "=f"(x.v_scale), "=r"(x.w.base), "=r"(x.w.split) : "r"(from + 16) : "memory");
+#if WS_LENS == 2
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x.w.keys), "=r"(x.w.queries), "=r"(x.w.first_q), "=r"(x.w.unit) : "r"(from + 32) : "memory");
+#elif WS_LENS
+        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x.w.keys) : "r"(from + 32) : "memory");
+#endif
     } else if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");
     else asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.c), "=f"(x.v_scale) : "r"(from + 16) : "memory");
     return x;
@@ -50,13 +58,13 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
         const i32 kv_head = w->head / p.group;
         const float* q_scales = p.q_scale + w->b * p.qs_b + w->head * p.qs_h;
         const i32 block = kBlocks ? w->first_row >> 7 : 0, last = (p.Sq - 1) >> 7;
-        const bool unit = kFew || kWideQ && !p.q_scale;   // kFew: rows are of several heads, and each has its own
+        const bool unit = kFew || kWideQ && !p.q_scale;   // kFew: rows are of several heads, and each has a factor of its own
         const float q_scale = unit ? 1.0f : load_f32(q_scales + block * p.qs_t), later = unit ? 1.0f : kBlocks ? load_f32(q_scales + min(block + 1, last) * p.qs_t) : 0.0f;
-        const float k_scale = kBlocks ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
+        const float k_scale = kBlocks || kFew ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
         x.v_scale = kBlocks ? v_scale : load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
         x.w = *w;
-        x.head = w->b * p.Hq + w->head;
-        x.c = kFew ? k_scale * p.softmax_scale_log2 : score_factor(q_scale * k_scale * p.softmax_scale_log2);
+        x.head = (kFew && kVarlen ? 0 : w->b * p.Hq) + w->head;
+        if (!kFew) x.c = score_factor(q_scale * k_scale * p.softmax_scale_log2);
         x.c_later = score_factor(later * p.softmax_scale_log2);
     }
     mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
@@ -104,8 +112,8 @@ WS_DEV void hide_unseen(Pairs& s, const Params& p, i32 t, i32 row0, u32 lane4) {
 
 // The same of packed rows.
 WS_DEV void hide_few(Pairs& s, const Params& p, const Work& w, i32 t, i32 row0, u32 lane4) {
-    const i32 keys = few_keys(p, w);
-    auto seen = [&](i32 row) { return WS_CAUSAL ? min(keys, keys - p.Sq + row % p.Sq + 1) : keys; };
+    const i32 keys = few_keys(p, w), n = few_queries(p, w);
+    auto seen = [&](i32 row) { return WS_CAUSAL ? min(keys, keys - n + few_query(w, row) + 1) : keys; };
     hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), seen(row0), seen(row0 + 8));
 }
 
@@ -127,22 +135,17 @@ constexpr float kScoresInF16 = 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0
 
 // Multiplies each row of Q by a power of two, 2^-k, for which no score leaves f16: the warp's own 16 rows, in place, two lanes to a row. Returns the row's factor c / kOctaves
 // of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
-// kFew: the rows from first_row on come from memory.
-WS_DEV float scale_rows(const Params& p, const Told& x, i32 first_row, u32 q, u32 lane, float c) {
+// kFew: c is each row's own, from `factors`.
+WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c) {
     constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
     const u32 row = lane / 2, first = (lane & 1) * kChunks;
     auto at = [&](u32 i) { return q + (first + i) / 8 * (64 * 128) + swizzled<kPitch>(row, (first + i) % 8); };   // at D 256 the second half of the dimensions lies behind
     u32 h[D / 4], norm = 0;
-    const u8* src = nullptr;
-    if (kFew) src = few_row(p, x.head, first_row + static_cast<i32>(row), c);
+    if (kFew) c = load_shared_f32(factors + 4 * row);
 #pragma unroll
     for (u32 i = 0; i < kChunks; ++i) {
-        u32 r[4] = {0, 0, 0, 0};
-        if (!kFew) load_shared_16(r, at(i));
-        else if (src) {
-            const uint4 y = reinterpret_cast<const uint4*>(src)[first + i];
-            r[0] = y.x, r[1] = y.y, r[2] = y.z, r[3] = y.w;
-        }
+        u32 r[4];
+        load_shared_16(r, at(i));
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) f16_of_e4m3(r[e], h[8 * i + 2 * e], h[8 * i + 2 * e + 1]);
     }
@@ -170,14 +173,14 @@ WS_DEV float scale_rows(const Params& p, const Told& x, i32 first_row, u32 q, u3
     return step;
 }
 
-// The warp's own 16 rows of Q, at q, made so that no score leaves f16: of codes in place, or of queries of 16 bits. The factors c / kOctaves of a thread's two rows.
-WS_DEV void prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, u32 lane, float c, float& step0, float& step1) {
+// The warp's own 16 rows of Q, at q, factors of theirs beside (kFew), made so that no score leaves f16: of codes in place, or of queries of 16 bits. The factors c / kOctaves of a thread's two rows.
+WS_DEV void prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, u32 factors, u32 lane, float c, float& step0, float& step1) {
     if (kWideQ) {
         quantise_rows(p, x.head, first_row, q, lane, kScoresInF16, step0, step1);
         step0 *= c * (1.0f / kOctaves);
         step1 *= c * (1.0f / kOctaves);
     } else {
-        const float step = scale_rows(p, x, first_row, q, lane, c);
+        const float step = scale_rows(q, factors, lane, c);
         step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4));
         step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
     }

@@ -101,6 +101,9 @@ WS_DEV void cp_async_16(u32 smem, const void* gmem, u32 valid_bytes) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(smem), "l"(gmem), "r"(valid_bytes) : "memory");
 }
 
+// Arrives at a barrier, which counts on it, once all of this thread's copies so far are there.
+WS_DEV void cp_async_arrive(u32 bar) { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory"); }
+
 WS_DEV void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int N>

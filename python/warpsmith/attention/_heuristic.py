@@ -167,13 +167,14 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
 
 
 # Head dimension, causal: row tiles of 128 queries that read each tile of V; of outputs alone, the same with scales by block, with log-sum-exps.
-TRANSPOSES = {(128, False): (24, 32, 32), (128, True): (32, 128, 128), (256, False): (16, 32, 16), (256, True): (32, 32, 64)}
+TRANSPOSES = {(128, False): (24, 32, 32), (128, True): (32, 128, 128), (256, False): (12, 32, 16), (256, True): (32, 32, 64)}
+LEAST_TRANSPOSED = {False: 1 << 19, True: 8 << 20}   # bytes of V^T, causal or not: for less a launch costs more than it saves
 MOST_TRANSPOSED = 1 << 28   # bytes of V^T: scratch that a call may ask for
 
 
 def transposes(s):
     """Whether V^T is made once, before, instead of in shared memory for each row tile: where so many read each tile of V that the launch costs less."""
-    if s.packed or s.D == 64 or s.B * s.Hkv > 65535 or transposed_bytes(s) > MOST_TRANSPOSED:
+    if s.packed or s.D == 64 or s.B * s.Hkv > 65535 or not LEAST_TRANSPOSED[s.causal] <= transposed_bytes(s) <= MOST_TRANSPOSED:
         return False
     return s.group * ceil_div(s.Sq, 128) >= TRANSPOSES[s.D, s.causal][2 if s.lse else 0 if s.plain else 1]
 
@@ -300,6 +301,15 @@ def takes_forward_f16(s):
     return s.D == 64 and (s.plain or s.packed) and not s.lse
 
 
+def drawn(s, wgs, sms=SMS):
+    """Whether row tiles are drawn from a counter: causal ones of three rounds and more, by those kernels that stay fast so (D 256 gains nothing; three consumers at D 128 are serialised)."""
+    return s.causal and s.plain and not s.packed and (s.D == 64 or s.D == 128 and wgs == 2) and ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B > 3 * sms
+
+
+def _with_counter(c):
+    return replace(c, defines=c.defines + (("WS_DRAWN", 1),), units=1)
+
+
 def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
     """Many queries over many keys at D 64, with scales of a whole head or packed values, and no log-sum-exp."""
     wgs = wgs or min(FORWARD_F16, key=lambda n: (forward_f16_cycles(s, n, sms), n))
@@ -308,8 +318,9 @@ def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
-    return Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s),
-                  boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
+    c = Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s),
+               boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
+    return _with_counter(c) if drawn(s, wgs, sms) else c
 
 
 def forward_e4m3_shared(wgs, blocks=False, v_t=False, D=128):
@@ -346,8 +357,81 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
-    return Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, blocks, s.packed or made, s.D), row_tiles=ceil_div(s.Sq, 64 * wgs),
-                  section=_section(s), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
+    c = Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, blocks, s.packed or made, s.D), row_tiles=ceil_div(s.Sq, 64 * wgs),
+               section=_section(s), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
+    return _with_counter(c) if drawn(s, wgs, sms) else c
+
+
+# Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added.
+FEW = {64: {2: (1150, 50, 10400, 200), 4: (1800, 45, 8800, 1800)}, 128: {2: (1450, 70, 8700, 4000)},
+       256: {1: (1940, 100, 11500, 4600), 2: (3060, 92, 13200, 4900)}}
+FEW_RATE = {64: 17, 128: 21, 256: 18}   # bytes of K and V in a cycle that an SM gets from memory where all ask
+MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
+
+
+def few_fits(s):
+    """Whether few.cuh can run it: row-major values, scales of whole heads, no log-sum-exp; and rows whose queries a product of 32 bits finds."""
+    return s.plain and not s.packed and not s.lse and not s.wide and s.group * s.group * s.Sq < 1 << 32
+
+
+def takes_few(s, sms=SMS):
+    """Whether it may where there are others: few rows, or no more than two row tiles for each SM, beyond which the others' order of work is the better one."""
+    rows = s.group * s.Sq
+    return few_fits(s) and (rows <= 256 or s.B * s.Hkv * ceil_div(rows, 128) <= 2 * sms)
+
+
+def few_as_decode(s, sms=SMS):
+    """Whether few.cuh reads large caches faster than decode.cu: with 9 to 16 rows, whose products are twice those of 8 there, at D 128, where each SM has a head at least (2 to 3%, at FA3 FP8's error instead of less)."""
+    return few_fits(s) and s.D == 128 and 8 < s.group * s.Sq <= 16 and s.Sk >= 4096 and s.B * s.Hkv * 10 >= 9 * sms
+
+
+def few_ns(s, wgs, ways, sms=SMS):
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds on an H200: 5% off in the mean over 560 launches, from 10 to 600 us."""
+    of_keys, alone, of_rows, of_adding = FEW[s.D][wgs]
+    rows = s.group * s.Sq
+    row_tiles = ceil_div(rows, 64 * wgs)
+    ctas = s.B * s.Hkv * row_tiles * ways
+    if rows <= 64 * (wgs - 1):
+        of_keys = of_keys * alone // 100
+    of_keys = max(of_keys, 256 * s.D * min(sms, ctas) // (sms * FEW_RATE[s.D] * row_tiles))   # a head's row tiles read the same keys
+    step = 1 if s.causal or s.D != 128 else 2
+    share = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step
+    rounds = (ways > 1) + (ways > 4) + (ways > 16)
+    return 3900 + (ceil_div(ctas, sms) * (share * of_keys + of_rows) + rounds * of_adding) * 4 // 7
+
+
+def few_ways(s, wgs, sms=SMS):
+    """Numbers of CTAs of a row tile that may pay: two tiles of keys for each, two row tiles for each SM."""
+    units = s.B * s.Hkv * ceil_div(s.group * s.Sq, 64 * wgs)
+    return range(1, max(1, min(MOST_WAYS, 2 * sms // units, ceil_div(s.Sk, 256))) + 1)
+
+
+def few_shared(D, wgs, lengths):
+    """Mirrors the map of forward_f16.cu and forward_e4m3.cu with WS_FEW: what they have for many queries, more where consumers are told lengths, and a factor for each row of Q."""
+    slots = 1 if D == 256 else 2
+    told = slots * ((48 if lengths else 32) + 4 * 64 * wgs)
+    if D == 64:
+        return ceil_div(2 * 64 * wgs * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256 + told, 1024) * 1024 + 2048
+    if D == 128:
+        return forward_e4m3_shared(wgs) - 2 * 32 + told
+    return 64 * wgs * 256 + (5 - wgs) * 128 * 256 + 2 * (128 * 256 + 1024) + 256 + told   # one slot of Q, two of K, three of V less a consumer's, two of V^T
+
+
+def choose_few(s, wgs=None, ways=None, sms=SMS):
+    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys."""
+    ns, ways, wgs = min((few_ns(s, n, w, sms), w, n) for n in ([wgs] if wgs else FEW[s.D]) for w in ([ways] if ways else few_ways(s, n, sms)))
+    row_tiles = ceil_div(s.group * s.Sq, 64 * wgs)
+    ctas = s.B * s.Hkv * row_tiles * ways
+    defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_FEW=1)
+    return ns, Choice("forward_f16" if s.D == 64 else "forward_e4m3", tuple(defines.items()), (min(ctas, sms), 1, 1), 128 * wgs + 128, few_shared(s.D, wgs, False),
+                      tiles_per_worker=ways, row_tiles=row_tiles, boxes=(64, 128), partial_floats=ctas * 128 * wgs * (s.D // 4 + 4) if ways > 1 else 0, units=ctas * 4 * wgs if ways > 1 else 0)
+
+
+def with_lengths(c, kind):
+    """The same where only the device knows lengths, in caches or pages (1) or one behind another (2): few.cuh's row tiles are drawn from a counter."""
+    c = replace(c, defines=c.defines + (("WS_LENS", kind),))
+    defines = dict(c.defines)
+    return replace(c, shared_bytes=few_shared(defines["WS_D"], defines["WS_WGS"], True), units=c.units + 1) if "WS_FEW" in defines else c
 
 
 # About how long a call takes where queries are neither few nor many, in nanoseconds on an H200: a tenth off for most shapes measured.
@@ -378,22 +462,21 @@ def many_ns(s, sms=SMS):
     if s.D == 64:
         cycles = min(forward_f16_cycles(s, n, sms) for n in FORWARD_F16)
     else:
-        cycles = min(forward_e4m3_cycles(s, n, sms) for n in (2, 3)) if s.D == 128 else 3110 * busiest(s, 2, sms)[0]
+        cycles = min(forward_e4m3_cycles(s, n, sms) for n in (2, 3)) if s.D == 128 else (2400 if takes_forward_e4m3(s) else 3110) * busiest(s, 2, sms)[0]
     return 4000 + cycles * 4 // 7   # at 1.75 GHz
 
 
 def choose_some(s, sms=SMS):
     """More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head."""
-    rows = s.group * s.Sq
-    if rows > 256:
-        return choose_many(s, sms)
-    ns, decode = choose_more(s, sms)
-    found = [(many_ns(s, sms), 0), (ns, 1)]
+    rows, many = s.group * s.Sq, many_ns(s, sms)
+    found = [x for x in ([choose_few(s, sms=sms)] if takes_few(s, sms) else []) if x[0] * 108 < many * 100]
+    if rows <= 256:
+        found.append(choose_more(s, sms))
     if rows <= 64 and s.Sk > 1024:
         stream = choose_stream(s, sms=sms)
-        found.append((stream_ns(s, stream), 2))
-    best = min(found)[1]
-    return choose_many(s, sms) if best == 0 else decode if best == 1 else stream
+        found.append((stream_ns(s, stream), stream))
+    ns, choice = min(found, key=lambda x: x[0], default=(0, None))
+    return choice if choice and ns < many else choose_many(s, sms)
 
 
 def choose_many(s, sms=SMS):
@@ -414,7 +497,7 @@ def choose(s, sms=SMS):
     if small and s.plain:
         return tiny
     if rows <= 16:
-        return choose_decode(s, sms=sms)
+        return choose_few(s, sms=sms)[1] if few_as_decode(s, sms) else choose_decode(s, sms=sms)
     if small and (rows > 64 or s.Sk <= 1024):
         return choose_split(s)
     return choose_some(s, sms)
@@ -446,14 +529,27 @@ def ragged_ns(s):
     return 8000 + ceil_div(s.group * s.Sq, 64) * (2 * s.B * s.Hkv * s.Sk * s.D) // (1600 if s.D == 256 else 2500)
 
 
-def choose_lengths(s, sms=SMS):
-    """Caches of which each sequence uses a part, at most Sk keys, of whole tiles: few queries go to decode.cu, all else to ragged.cu."""
+def choose_lengths(s, sms=SMS, page=None):
+    """Caches of which each sequence uses a part, at most Sk keys, perhaps by pages of so many: few queries go to decode.cu, more to few.cuh, as far as pages are of their tiles, all else to ragged.cu."""
     rows = s.group * s.Sq
+    few = few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
+    found = [choose_few(s, sms=sms) if few else (ragged_ns(s), choose_ragged(s, sms))]
     if rows <= 256:
-        ns, c = choose_more(s, sms) if rows > 16 else (0, choose_decode(s, sms=sms))
-        if ns <= ragged_ns(s):
-            return replace(c, defines=c.defines + (("WS_LENS", 1),))
-    return choose_ragged(s, sms)
+        ns, decode = choose_more(s, sms) if rows > 16 else (0, choose_decode(s, sms=sms))
+        found += [(ns, decode)] if not page or page % decode.boxes[1] == 0 else []
+    choice = min(found, key=lambda x: x[0])[1]
+    return choice if choice.file == "ragged" else with_lengths(choice, 1)
+
+
+def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
+    """Sequences that lie one behind another, of so many tokens together and at most Sq and Sk each: estimated as if all were alike. Scratch is for whatever their lengths may be."""
+    if not few_fits(s):
+        return choose_ragged(s, sms)
+    alike = replace(s, Sq=min(s.Sq, ceil_div(tokens_q, s.B)), Sk=min(s.Sk, ceil_div(tokens_k, s.B)))
+    c = choose_few(alike, sms=sms)[1]
+    wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
+    ctas = s.Hkv * (ceil_div(s.group * tokens_q, 64 * wgs) + s.B) * ways   # whole row tiles, and for each sequence one that is not
+    return with_lengths(replace(c, grid=(min(ctas, sms), 1, 1), row_tiles=0, partial_floats=ctas * 128 * wgs * (s.D // 4 + 4) if ways > 1 else 0, units=ctas * 4 * wgs if ways > 1 else 0), 2)
 
 
 def choose_portable(s):

@@ -21,6 +21,11 @@ class Ragged(ctypes.Structure):
                 + [(n, c_int32) for n in ("total_q", "total_k", "page_size", "page_count", "splits")])
 
 
+class FewParams(ctypes.Structure):
+    """What few.cuh takes where sequences have lengths of their own."""
+    _fields_ = [("p", Params), ("x", Ragged)]
+
+
 class Quantise(ctypes.Structure):
     """One tensor's part in a launch of quantise.cu."""
     _fields_ = ([(n, c_uint64) for n in ("x", "shift", "codes", "scale", "amax")] + [(f"{t}_{d}", c_int64) for t in "xc" for d in "bhs"]

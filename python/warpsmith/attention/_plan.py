@@ -125,8 +125,8 @@ class DensePlan:
             scratch = partial.data_ptr()
             if self.traced:
                 self.partial = partial
-            if c.units:
-                arrived = _memory.counters(c.units, self.device, stream)
+        if c.units:
+            arrived = _memory.counters(c.units, self.device, stream)
         if self.transposition:
             self.transposition(d, scratch, stream)
             d, scratch = scratch, scratch + self.transposition.bytes

@@ -1,7 +1,8 @@
 """sdpa_fp8_varlen and decode_fp8: sequences whose lengths, and whose keys' places, only the device knows.
 
-Nothing is read back, so both can be captured, and a captured graph follows the lengths of each replay. At most 16
-packed queries are decode.cu's, if pages are whole tiles of it (16 to 64 keys); all else is ragged.cu's.
+Nothing is read back, so both can be captured, and a captured graph follows the lengths of each replay. A decode of at most 16 packed queries is
+decode.cu's, if pages are whole tiles of it (16 to 64 keys). More, and sequences one behind another, are few.cuh's, if pages are parts of its tiles or
+whole ones, scales are of whole heads, and no log-sum-exp is wanted; all else is ragged.cu's.
 """
 import ctypes
 import dataclasses
@@ -12,7 +13,7 @@ import torch
 from torch.compiler import is_compiling
 
 from . import _arguments, _call, _driver, _heuristic, _kernels, _memory, _plan, _values
-from ._params import Params, Ragged, aligned_tensor_maps
+from ._params import FewParams, Params, Ragged, aligned_tensor_maps
 
 _MAX_GRID, _PLANS = 65535, 256
 _local = threading.local()
@@ -68,12 +69,15 @@ def run_varlen(tensors, max_q, max_k, causal, softmax_scale, out_dtype, out_scal
     """Launches for tensors that were checked."""
     q, k, v, *scales, cu_q, cu_k = tensors
     (Tq, Hq, D), B = q.shape, cu_q.shape[0] - 1
-    out = torch.zeros(Tq, Hq, D, dtype=torch.uint8 if out_dtype == _arguments.E4M3 else out_dtype, device=q.device).view(out_dtype)
     lse = torch.full((Hq, Tq), -math.inf, dtype=torch.float32, device=q.device) if return_lse else None
+    zeros = lambda: torch.zeros(Tq, Hq, D, dtype=torch.uint8 if out_dtype == _arguments.E4M3 else out_dtype, device=q.device).view(out_dtype)
     if B and Tq and k.shape[0] and max_q and max_k:
         places = dict(cu_q=cu_q, cu_k=cu_k, total_q=Tq, total_k=k.shape[0])
-        _launch(q, k, v, scales, (B, Hq, k.shape[1], min(max_q, Tq), min(max_k, k.shape[0]), D), causal, softmax_scale,
-                out_dtype, out_scale, out, (0, D, Hq * D), lse, (0, Tq, 1), places)
+        empty = lambda plan: torch.empty(Tq, Hq, D, dtype=out_dtype, device=q.device) if plan.writes_all else zeros()
+        out = _launch(q, k, v, scales, (B, Hq, k.shape[1], min(max_q, Tq), min(max_k, k.shape[0]), D), causal, softmax_scale,
+                      out_dtype, out_scale, empty, (0, D, Hq * D), lse, (0, Tq, 1), places)
+    else:
+        out = zeros()
     return (out, lse) if return_lse else out
 
 
@@ -191,7 +195,7 @@ def run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse)
     places = dict(used=used)
     if pages is not None:
         places.update(pages=pages, pages_b=pages.stride(0), page_size=k.shape[1], page_count=k.shape[0])
-    _launch(q, k, v, scales, (B, Hq, k.shape[2], Sq, keys, D), causal, softmax_scale, out_dtype, out_scale, out, (Hq * Sq * D, Sq * D, D), lse,
+    _launch(q, k, v, scales, (B, Hq, k.shape[2], Sq, keys, D), causal, softmax_scale, out_dtype, out_scale, lambda _: out, (Hq * Sq * D, Sq * D, D), lse,
             (Hq * Sq, Sq, 1), places)
     return (out, lse) if return_lse else out
 
@@ -203,8 +207,8 @@ def _steps(q, k, v):
     return [q.stride()[:3]] + [(x.stride(0), x.stride(2), x.stride(1)) for x in (k, v)]
 
 
-def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out, out_steps, lse, lse_steps, places):
-    """One launch, by a plan that is kept for each layout."""
+def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, empty, out_steps, lse, lse_steps, places):
+    """One launch, by a plan that is kept for each layout, into what `empty` makes for it. -> the output"""
     q, k, v = map(_plan.loadable, (q, k, v))
     try:
         plans = _local.plans
@@ -216,30 +220,32 @@ def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale,
     plan = plans.get(key)
     with torch.cuda.device(q.device):
         if plan is None:
-            plan = _RaggedPlan(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places)
+            plan = _RaggedPlan(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, lse is not None)
             if len(plans) >= _PLANS:
                 plans.clear()
             plans[key] = plan
+        out = empty(plan)
         plan(q, k, v, scales, out, lse, places)
     _local.last = plan
+    return out
 
 
 class _RaggedPlan:
-    """What stays the same for a layout. Few queries over whole tiles go to decode.cu, all else to ragged.cu. Belongs to one thread."""
+    """What stays the same for a layout. Belongs to one thread."""
 
-    def __init__(self, q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places):
+    def __init__(self, q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, lse):
         sms = _plan.hopper(q.device)
         B, Hq, Hkv, Sq, Sk, D = sizes
         if B > _MAX_GRID:
             raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
-        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal)
-        c = _heuristic.choose_lengths(shape, sms) if q.dim() == 4 else None
-        if c is None or c.boxes and places.get("page_size", 0) % c.boxes[1]:
-            c = _heuristic.choose_ragged(shape, sms)
+        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain=not any(map(_arguments.blocks, scales)), lse=lse)
+        c = _heuristic.choose_lengths(shape, sms, places.get("page_size")) if q.dim() == 4 else _heuristic.choose_varlen(shape, q.shape[0], k.shape[0], sms)
         self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
         self.index, self.device = q.device.index, q.device
+        self.writes_all = ("WS_LENS", 2) in c.defines   # rows of no sequence too
         _driver.bind_context(self.index)
-        p, x = self.params, self.ragged = Params(), Ragged()
+        self.joined = FewParams() if ("WS_FEW", 1) in c.defines else None   # it takes both as one
+        p, x = self.params, self.ragged = (self.joined.p, self.joined.x) if self.joined else (Params(), Ragged())
         steps = _steps(q, k, v)
         _plan.fill_common(p, *steps, scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
         p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
@@ -254,12 +260,13 @@ class _RaggedPlan:
         self.maps = []
         if c.boxes:
             self.raw, self.maps = aligned_tensor_maps(3)   # the first, q's, is not looked at
-            tokens, rows = (Sk, B) if "pages" not in places else (places["page_size"], places["page_count"])
+            tokens, rows = (k.shape[0], 1) if k.dim() == 3 else (places["page_size"], places["page_count"]) if "pages" in places else (Sk, B)
             dims = (D, tokens, Hkv, rows)
-            self.shapes = [(dims, [max(s, 16) if n == 1 else s for s, n in zip((st[2], st[1], st[0]), dims[1:])], (min(D, 128), c.boxes[1], 1, 1)) for st in steps[1:]]
+            keys = min(c.boxes[1], places.get("page_size", c.boxes[1]))
+            self.shapes = [(dims, [max(s, 16) if n == 1 else s for s, n in zip((st[2], st[1], st[0]), dims[1:])], (min(D, 128), keys, 1, 1)) for st in steps[1:]]
             self.encoded = [None] * 2
         self.kernel = _kernels.kernel(c, self.index)
-        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p, *self.maps, x])
+        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.joined, *self.maps] if self.joined else [p, *self.maps, x])
 
     def __call__(self, q, k, v, scales, out, lse, places):
         p, x, c = self.params, self.ragged, self.choice
@@ -267,8 +274,8 @@ class _RaggedPlan:
         partial = arrived = None
         if c.partial_floats:
             partial = torch.empty(c.partial_floats, dtype=torch.float32, device=self.device)
-            if c.units:
-                arrived = _memory.counters(c.units, self.device, stream)
+        if c.units:
+            arrived = _memory.counters(c.units, self.device, stream)
         addresses = [t.data_ptr() for t in (q, k, v, *scales, out)] + [0 if t is None else t.data_ptr() for t in (lse, partial, arrived)]
         _plan.pack_addresses(p, 0, *addresses)
         for name, value in places.items():
@@ -290,4 +297,4 @@ class _RaggedPlan:
         words = [(Ragged.used.offset // 8, 6)] + ([(Ragged.pages.offset // 8, 7)] if len(tensors) > 7 else [])
         return launcher.add(list(tensors), options, self.kernel.function, tuple(c.grid) + (1,) * (3 - len(c.grid)), c.block, c.shared_bytes, bytes(self.params), maps,
                             _memory.like_one(out.dtype, self.device, out.shape), None if lse is None else _memory.like_one(torch.float32, self.device, lse.shape),
-                            partial, c.units, self.index, (bytes(self.ragged), words))
+                            partial, c.units, self.index, (bytes(self.ragged), words, self.joined is not None))

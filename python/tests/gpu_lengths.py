@@ -1,0 +1,108 @@
+"""Sequences whose lengths only the device knows: random cases of sdpa_fp8_varlen and decode_fp8, and calls for the check of repeats. For gpu_attention.py."""
+import math
+import random
+
+import torch
+
+from gpu_judge import E4, dev, draw, inputs, judge, oracle, quantised
+from warpsmith import attention as w
+
+
+def varlen_case(r, g):
+    D, Hkv, group, B = r.choice((64, 128, 256)), r.choice((1, 2)), r.choice((1, 3, 4)), r.choice((1, 2, 3, 4, 5, 40))
+    most = r.choice((300, 300, 1200)) if B < 10 else 60
+    nq, nk = [r.choice((0, 1, r.randint(1, most))) for _ in range(B)], [r.choice((0, r.randint(1, 400), r.randint(1, 1500))) for _ in range(B)]
+    causal, dtype = r.random() < 0.5, r.choice((torch.bfloat16, torch.float16)) if D == 64 else torch.bfloat16
+    kind, with_lse = r.choice(("tensor", "head", "head", "block")), r.random() < 0.4
+    before, behind = r.choice((0, 0, 3)), r.choice((0, 0, 5, 100))   # rows of no sequence
+    cu = lambda n, first=0: torch.tensor([first + sum(n[:i]) for i in range(len(n) + 1)], dtype=torch.int32, device=dev)
+    mq, mk = max(nq), max(nk)
+    parts = [[quantised(draw((1, h, max(n, 1), D), "normal", g), "head" if kind == "tensor" else kind) for n in ns] for h, ns in ((Hkv * group, nq), (Hkv, nk), (Hkv, nk))]
+    def joined(ps, ns):
+        rows = [p[0][0, :, :n].view(torch.uint8).transpose(0, 1) for p, n in zip(ps, ns)]
+        return torch.cat(rows).contiguous().view(E4)
+    def scales(ps, ns, most, H):
+        if kind != "block":
+            return torch.cat([p[1] for p in ps])
+        s = torch.ones(B, H, -(-most // 128), device=dev)
+        for i, p in enumerate(ps):
+            m = min(s.shape[2], p[1].shape[2])
+            s[i, :, :m] = p[1][0, :, :m]
+        return s
+    q8, k8, v8 = (joined(p, n) for p, n in zip(parts, (nq, nk, nk)))
+    beside = lambda n: torch.full((n, Hkv * group, D), 0x7F, dtype=torch.uint8, device=dev)
+    q8 = torch.cat([beside(before), q8.view(torch.uint8), beside(behind)]).view(E4)
+    qs, ks, vs = (scales(p, n, m, h) for p, n, m, h in zip(parts, (nq, nk, nk), (mq, mk, mk), (Hkv * group, Hkv, Hkv)))
+    call = lambda: w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq, before), cu(nk), mq, mk, causal=causal, out_dtype=dtype, return_lse=with_lse)
+    out, lse = call() if with_lse else (call(), None)
+    why = None if torch.equal(out, (call() if with_lse else (call(),))[0]) else "the second call differs"
+    for rows in (slice(0, before), slice(before + sum(nq), None)):
+        if (out[rows] != 0).any() or lse is not None and not (lse[:, rows] == -math.inf).all():
+            why = why or "a row of no sequence is not 0"
+    at = before
+    for i in range(B):
+        if nq[i]:
+            o, l = out[at:at + nq[i]].transpose(0, 1)[None], None if lse is None else lse[:, at:at + nq[i]][None]
+            if nk[i]:
+                want = oracle(parts[0][i][2][:, :, :nq[i]], parts[1][i][2][:, :, :nk[i]], parts[2][i][2][:, :, :nk[i]], causal, D ** -0.5)
+                why = why or judge(o, l, *want)
+            elif (o != 0).any() or l is not None and not torch.isinf(l).all():
+                why = why or "a sequence without keys is not 0"
+        at += nq[i]
+    return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind)
+
+
+def decode_case(r, g):
+    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5, 9, 30, 70, 200))
+    page = r.choice((None, None, 8, 16, 32, 64, 128, 256, 48))
+    most = r.choice((200, 1000, 5000))
+    used = [r.choice((0, r.randint(1, most), most)) for _ in range(B)]
+    causal, kind, with_lse = r.random() < 0.5, r.choice(("head", "head", "block")), r.random() < 0.5
+    per_seq = -(-most // (page or most))
+    Sk = per_seq * (page or most)
+    q8, qs, q = quantised(draw((B, Hkv * group, Sq, D), "normal", g), "head")
+    (k8, ks, k), (v8, vs, v) = (quantised(draw((B, Hkv, Sk, D), "normal", g), kind) for _ in range(2))
+    kc, vc = (x.view(torch.uint8).transpose(1, 2).contiguous() for x in (k8, v8))
+    table = None
+    if page:
+        pages = B * per_seq + 3
+        order = torch.randperm(pages, device=dev, generator=g)[:B * per_seq]
+        table = order.view(B, per_seq).to(torch.int32)
+        pools = []
+        for x in (kc, vc):
+            pool = torch.full((pages, page, Hkv, D), 0x7F, dtype=torch.uint8, device=dev)   # NaN where nothing was stored
+            pool[order] = x.view(B * per_seq, page, Hkv, D)
+            pools.append(pool)
+        kc, vc = pools
+    else:
+        for b in range(B):
+            kc[b, used[b]:] = 0x7F
+            vc[b, used[b]:] = 0x7F
+    lens = torch.tensor(used, dtype=torch.int32, device=dev)
+    call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=with_lse)
+    out, lse = call() if with_lse else (call(), None)
+    again = call() if with_lse else (call(), None)   # by the plan that the first one left
+    why = None if torch.equal(out, again[0]) and (lse is None or torch.equal(lse, again[1])) else "the second call differs"
+    for b in range(B):
+        n = used[b]
+        if n:
+            why = why or judge(out[b:b + 1], None if lse is None else lse[b:b + 1], *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, D ** -0.5))
+        elif (out[b] != 0).any() or lse is not None and not torch.isinf(lse[b]).all():
+            why = why or "a sequence without keys is not 0"
+    return why, (used, Sq, Sk, Hkv, group, D, page, causal, kind, with_lse)
+
+
+def repeated_lengths(D):
+    """Calls whose row tiles are drawn by whichever CTA is free: sequences of many lengths one behind another, few with long keys, and a prompt's last part over pages."""
+    dice, found = random.Random(D), []
+    for name, lengths_q, lengths_k in (("varlen", [dice.randint(0, 700) for _ in range(24)], None), ("varlen, few rows", [20, 0, 7], [9000, 500, 4000])):
+        lengths_k = lengths_k or lengths_q
+        cu = [torch.tensor([sum(n[:i]) for i in range(len(n) + 1)], dtype=torch.int32, device=dev) for n in (lengths_q, lengths_k)]
+        t = [w.quantize_fp8(torch.randn(1, H, sum(n), D, device=dev), "tensor") for H, n in ((8, lengths_q), (2, lengths_k), (2, lengths_k))]
+        t = [x[0].transpose(0, 1) for x, _ in t] + [s for _, s in t]
+        found.append((name, lambda causal, t=t, cu=cu, most=(max(lengths_q), max(lengths_k)): w.sdpa_fp8_varlen(*t, *cu, *most, causal=causal)))
+    q, k, v, qs, ks, vs = inputs(B=5, Sq=600, Sk=1536, Hkv=2, D=D)
+    pool = [x.view(torch.uint8).transpose(1, 2).contiguous().view(-1, 64, 2, D).view(E4) for x in (k, v)]
+    used = torch.tensor([1536, 700, 0, 1111, 64], dtype=torch.int32, device=dev)
+    table = torch.randperm(5 * 24, device=dev).to(torch.int32).view(5, 24)
+    return found + [("prompt", lambda causal: w.decode_fp8(q, *pool, qs, ks, vs, used, page_table=table, causal=causal))]
