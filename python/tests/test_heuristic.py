@@ -264,22 +264,26 @@ class Choice(unittest.TestCase):
                 for other in (dict(plain=False), dict(lse=True)):
                     self.assertEqual(h.choose_varlen(h.Shape(*shape, **other), *tokens).file, "ragged")
 
-    def test_scratch_is_for_all_lengths_that_tokens_may_have(self):
-        """Row tiles of the worst lengths: a sequence of one query has a row tile, as one of a whole one has."""
-        dice = random.Random(3)
+    def test_scratch_is_for_all_lengths_that_the_device_may_find(self):
+        """Offsets that fall, so that sequences overlap, are wrong, and must not leave the scratch: each sequence may have as many queries as the longest."""
+        dice, shared = random.Random(3), 0
         for _ in range(2000):
             B, Hkv, group, D = dice.randint(1, 30), dice.choice((1, 2, 5)), dice.choice((1, 3, 4, 8)), dice.choice((64, 128, 256))
             lengths = [dice.choice((0, 1, dice.randint(1, 40), dice.randint(1, 600))) for _ in range(B)]
-            tokens = sum(lengths) + dice.choice((0, 0, 7))
             if not max(lengths):
                 continue
+            tokens = sum(lengths) + dice.choice((0, 0, 7))
             c = h.choose_varlen(h.Shape(B, Hkv * group, Hkv, max(lengths), 40000, D, dice.random() < 0.5), tokens, 40000 * B)
-            if FEW not in c.defines or c.tiles_per_worker == 1:
-                continue
-            wgs = dict(c.defines)["WS_WGS"]
-            parts = sum(h.ceil_div(group * n, 64 * wgs) for n in lengths) * Hkv * c.tiles_per_worker
-            self.assertLessEqual(parts * 128 * wgs * (D // 4 + 4), c.partial_floats)
-            self.assertLessEqual(parts * 4 * wgs, c.units)
+            wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
+            shared += ways > 1
+            parts = B * h.ceil_div(group * max(lengths), 64 * wgs) * Hkv * ways if ways > 1 else 0
+            self.assertEqual((c.partial_floats, c.units), (parts * 128 * wgs * (D // 4 + 4), 1 + parts * 4 * wgs))
+            self.assertLessEqual(c.partial_floats, h.MOST_PARTS)
+            self.assertEqual(c.grid[0], min(h.SMS, ways * Hkv * (h.ceil_div(group * tokens, 64 * wgs) + B)))
+        self.assertGreater(shared, 500)
+        self.assertEqual(h.choose_varlen(h.Shape(60_000, 64, 8, 100_000, 100_000, 128, True), 10_000_000, 10_000_000).file, "ragged")   # whose row tiles, if all were the longest, no i32 counts
+        skewed = h.Shape(100, 8, 1, 100_000, 100_000, 128, True)   # one long sequence and many short ones
+        self.assertEqual((h.choose_varlen(skewed, 100_500, 100_500).tiles_per_worker, h.choose_varlen(skewed, 100_500, 100_500).partial_floats), (1, 0))
 
     def test_few_rows_are_packed_and_their_keys_shared_out(self):
         # B, Hq, Hkv, Sq, Sk, D, causal -> consumers, CTAs of a row tile, row tiles of a key head

@@ -367,11 +367,12 @@ FEW = {64: {2: (1150, 50, 10400, 200), 4: (1800, 45, 8800, 1800)}, 128: {2: (145
        256: {1: (1940, 100, 11500, 4600), 2: (3060, 92, 13200, 4900)}}
 FEW_RATE = {64: 17, 128: 21, 256: 18}   # bytes of K and V in a cycle that an SM gets from memory where all ask
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
+MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
 
 
 def few_fits(s):
-    """Whether few.cuh can run it: row-major values, scales of whole heads, no log-sum-exp; and rows whose queries a product of 32 bits finds."""
-    return s.plain and not s.packed and not s.lse and not s.wide and s.group * s.group * s.Sq < 1 << 32
+    """Whether few.cuh can run it: row-major values, scales of whole heads, no log-sum-exp; rows whose queries a product of 32 bits finds, and whose places 31 bits in 16 bytes, in slices too."""
+    return s.plain and not s.packed and not s.lse and not s.wide and s.group * s.group * s.Sq < 1 << 31 and s.Hq * s.Sq * s.D < 1 << 33
 
 
 def takes_few(s, sms=SMS):
@@ -386,7 +387,7 @@ def few_as_decode(s, sms=SMS):
 
 
 def few_ns(s, wgs, ways, sms=SMS):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds on an H200: 5% off in the mean over 560 launches, from 10 to 600 us."""
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds on an H200: 6% off in the mean over 184 launches, from 10 to 270 us (2026-11-25)."""
     of_keys, alone, of_rows, of_adding = FEW[s.D][wgs]
     rows = s.group * s.Sq
     row_tiles = ceil_div(rows, 64 * wgs)
@@ -542,14 +543,19 @@ def choose_lengths(s, sms=SMS, page=None):
 
 
 def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
-    """Sequences that lie one behind another, of so many tokens together and at most Sq and Sk each: estimated as if all were alike. Scratch is for whatever their lengths may be."""
-    if not few_fits(s):
+    """Sequences that lie one behind another, of so many tokens together and at most Sq and Sk each: estimated as if all were alike. Scratch is for whatever the device finds as
+    their lengths, also where these overlap and are wrong; where that is too much, CTAs do not share keys."""
+    if not few_fits(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
         return choose_ragged(s, sms)
     alike = replace(s, Sq=min(s.Sq, ceil_div(tokens_q, s.B)), Sk=min(s.Sk, ceil_div(tokens_k, s.B)))
     c = choose_few(alike, sms=sms)[1]
     wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
-    ctas = s.Hkv * (ceil_div(s.group * tokens_q, 64 * wgs) + s.B) * ways   # whole row tiles, and for each sequence one that is not
-    return with_lengths(replace(c, grid=(min(ctas, sms), 1, 1), row_tiles=0, partial_floats=ctas * 128 * wgs * (s.D // 4 + 4) if ways > 1 else 0, units=ctas * 4 * wgs if ways > 1 else 0), 2)
+    units = s.Hkv * (ceil_div(s.group * tokens_q, 64 * wgs) + s.B)   # whole row tiles, and for each sequence one that is not
+    parts = s.B * s.Hkv * ceil_div(s.group * s.Sq, 64 * wgs) * ways
+    floats = parts * 128 * wgs * (s.D // 4 + 4)
+    if ways > 1 and floats > MOST_PARTS:
+        ways = 1
+    return with_lengths(replace(c, tiles_per_worker=ways, grid=(min(units * ways, sms), 1, 1), row_tiles=0, partial_floats=floats if ways > 1 else 0, units=parts * 4 * wgs if ways > 1 else 0), 2)
 
 
 def choose_portable(s):
