@@ -52,10 +52,15 @@ fn beside() -> Vec<Instance> {
         found.extend((0..3).map(instance));
     }
     for instance in instances() {
-        let few = instance.defines.contains(&("WS_FEW", 1));
-        for kind in if few { 1..3 } else { 1..1 + u32::from(instance.file == "decode") } {
+        // In caches or pages, and one behind another.
+        let kinds: &[u32] = match instance.file {
+            "decode" => &[1],
+            _ if instance.defines.contains(&("WS_FEW", 1)) => &[1, 2],
+            _ => &[],
+        };
+        for kind in kinds {
             let mut lengths = instance.clone();
-            lengths.defines.insert(lengths.defines.len() - 1, ("WS_LENS", kind)); // the output's format comes last
+            lengths.defines.insert(lengths.defines.len() - 1, ("WS_LENS", *kind)); // the output's format comes last
             found.push(lengths);
         }
     }
