@@ -4,6 +4,7 @@
 //! must give, and each side's tests compare with it. Figures behind the choices: docs/ledger.md.
 
 mod few;
+mod sections;
 
 use crate::instance::Instance;
 use crate::problem::{Mask, Problem};
@@ -425,7 +426,7 @@ fn transposed_from(s: &Shape) -> u32 {
         (128, Mask::Full) => [24, 32, 32],
         (128, Mask::Causal) => [32, 128, 128],
         (256, Mask::Full) => [12, 32, 16],
-        (256, Mask::Causal) => [32, 32, 64],
+        (256, Mask::Causal) => [24, 32, 64],
         _ => [u32::MAX; 3],
     };
     match (s.lse, s.plain) {
@@ -486,17 +487,6 @@ fn layouts(s: &Shape, plain: bool) -> impl Iterator<Item = (&'static str, u32)> 
     [values, same, s.wide.then_some(("WS_WIDEQ", 1))].into_iter().flatten()
 }
 
-/// How many heads share the L2 at a time: roughly, under 8k keys; few sections, as each leaves the SMs uneven at its end.
-fn section(s: &Shape) -> u32 {
-    if s.mask == Mask::Full {
-        return 1;
-    }
-    let heads = s.heads_kv * s.group * s.batch;
-    let l2_bytes: u64 = if s.seqlen_k < 8192 { 80 << 20 } else { 1 << 50 };
-    let kv_bytes = 2 * u64::from(heads) * u64::from(s.seqlen_k) * u64::from(s.head_dim);
-    heads.div_ceil(kv_bytes.div_ceil(l2_bytes).max(1) as u32)
-}
-
 /// Many queries over many keys.
 fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let tiles_of = |groups: u32| row_tiles(s, groups);
@@ -537,7 +527,7 @@ fn choose_forward(s: &Shape, sms: u32) -> Choice {
     let mut choice =
         Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, forward_shared(s, groups, plain));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
-    choice.section = section(s);
+    choice.section = sections::section(s, groups, false, sms);
     choice.boxes = Some((64, 128));
     with_scratch(s, choice)
 }
@@ -554,40 +544,25 @@ fn forward_f16_shared(groups: u32, packed: bool) -> u32 {
 
 /// (tiles of keys, row tiles) of the SM that has most to do with so many consumers.
 fn busiest(s: &Shape, groups: u32, sms: u32) -> (u64, u64) {
-    let (rows, heads) = (64 * groups, s.heads_kv * s.group * s.batch);
+    let heads = s.heads_kv * s.group * s.batch;
     let of_rows = row_tiles(s, groups).div_ceil(sms);
     let of_keys = match s.mask {
         Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * u64::from(of_rows),
         Mask::Causal => {
-            let lengths = (0..s.seqlen_q.div_ceil(rows)).rev().map(|tile| {
-                let last = s.seqlen_q.min((tile + 1).saturating_mul(rows));
-                u64::from((s.seqlen_k + last).saturating_sub(s.seqlen_q).div_ceil(128))
-            });
-            if of_rows > 16 {
+            let lengths = sections::lengths(s, groups);
+            if of_rows > 16 || drawn(s, groups, sms) {
                 // Shared out evenly, but none is divided.
-                let longest = lengths.clone().next().unwrap_or(0);
-                longest.max((lengths.sum::<u64>() * u64::from(heads)).div_ceil(u64::from(sms)))
+                lengths
+                    .first()
+                    .copied()
+                    .unwrap_or(0)
+                    .max((lengths.iter().sum::<u64>() * u64::from(heads)).div_ceil(u64::from(sms)))
             } else {
-                busiest_in_rounds(lengths, heads, section(s), sms)
+                sections::shared_out(&lengths, heads, sections::section(s, groups, false, sms), sms, 1, 0)
             }
         }
     };
     (of_keys, u64::from(of_rows))
-}
-
-/// As work_of of forward_work.cuh shares them out: by sections of heads, the longest first, rounds forwards and backwards in turn.
-fn busiest_in_rounds(lengths: impl Iterator<Item = u64> + Clone, heads: u32, section: u32, sms: u32) -> u64 {
-    let mut tiles = vec![0; sms as usize];
-    let order = (0..heads).step_by(section as usize).flat_map(|first| {
-        let together = section.min(heads - first) as usize;
-        lengths.clone().flat_map(move |length| std::iter::repeat_n(length, together))
-    });
-    for (i, length) in order.enumerate() {
-        let (round, at) = (i / tiles.len(), i % tiles.len());
-        let sm = if round % 2 == 1 { tiles.len() - 1 - at } else { at };
-        tiles[sm] += length;
-    }
-    tiles.into_iter().max().unwrap_or(0)
 }
 
 /// How long the busiest SM works, in cycles.
@@ -610,16 +585,20 @@ fn choose_forward_f16(s: &Shape, sms: u32) -> Choice {
     let mut choice =
         Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups, s.packed));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
-    choice.section = section(s);
+    choice.section = sections::section(s, groups, drawn(s, groups, sms), sms);
     choice.boxes = Some((64, 128));
     perhaps_drawn(s, groups, sms, choice)
 }
 
-/// Row tiles are drawn from a counter where they are causal and of three rounds and more, by those kernels that stay fast so: D 256 gains nothing, and three
-/// consumers at D 128 are serialised.
-fn perhaps_drawn(s: &Shape, groups: u32, sms: u32, mut choice: Choice) -> Choice {
+/// Whether row tiles are drawn from a counter: where they are causal and of three rounds and more, by those kernels that stay fast so (D 256 gains nothing, and
+/// three consumers at D 128 are serialised).
+fn drawn(s: &Shape, groups: u32, sms: u32) -> bool {
     let takes = s.head_dim == 64 || s.head_dim == 128 && groups == 2;
-    if s.mask == Mask::Causal && s.plain && !s.packed && takes && row_tiles(s, groups) > 3 * sms {
+    s.mask == Mask::Causal && s.plain && !s.packed && takes && row_tiles(s, groups) > 3 * sms
+}
+
+fn perhaps_drawn(s: &Shape, groups: u32, sms: u32, mut choice: Choice) -> Choice {
+    if drawn(s, groups, sms) {
         choice.instance.defines.push(("WS_DRAWN", 1));
         choice.units = 1;
     }
@@ -668,7 +647,7 @@ fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
     let mut choice =
         Choice::new("forward_e4m3", defines, [ctas, 1, 1], (groups + 1) * 128, forward_e4m3_shared(s, groups));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
-    choice.section = section(s);
+    choice.section = sections::section(s, groups, drawn(s, groups, sms), sms);
     choice.boxes = Some((64, 128));
     perhaps_drawn(s, groups, sms, with_scratch(s, choice))
 }

@@ -167,7 +167,7 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
 
 
 # Head dimension, causal: row tiles of 128 queries that read each tile of V; of outputs alone, the same with scales by block, with log-sum-exps.
-TRANSPOSES = {(128, False): (24, 32, 32), (128, True): (32, 128, 128), (256, False): (12, 32, 16), (256, True): (32, 32, 64)}
+TRANSPOSES = {(128, False): (24, 32, 32), (128, True): (32, 128, 128), (256, False): (12, 32, 16), (256, True): (24, 32, 64)}
 LEAST_TRANSPOSED = {False: 1 << 19, True: 8 << 20}   # bytes of V^T, causal or not: for less a launch costs more than it saves
 MOST_TRANSPOSED = 1 << 28   # bytes of V^T: scratch that a call may ask for
 
@@ -210,7 +210,7 @@ def forward_stages(D, packed, causal):
     return (2, 4, 4) if D != 256 else (1, 2, 2) if not packed else (1, 4, 2) if causal else (2, 3, 2)
 
 
-def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, l2_bytes=None, trace=0, stages=None, plain=None):
+def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, trace=0, stages=None, plain=None):
     """Many queries over many keys."""
     f, v_t = FORWARD[s.D], s.packed or transposes(s)
     tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
@@ -244,7 +244,7 @@ def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, ser
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
     return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, v_t, s.causal, stages, s.wide),
-                  row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, l2_bytes), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
+                  row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, wgs, False, sms), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
 
 
 def _layouts(s, plain):
@@ -255,10 +255,55 @@ def _layouts(s, plain):
     return {**defines, "WS_WIDEQ": 1} if s.wide else defines
 
 
-def _section(s, l2_bytes=None):
-    """How many heads share the L2 at a time: roughly, under 8k keys; few sections, as each leaves the SMs uneven at its end."""
-    heads = s.Hq * s.B
-    return ceil_div(heads, ceil_div(heads * 2 * s.Sk * s.D, l2_bytes or (80 << 20 if s.Sk < 8192 else 1 << 50))) if s.causal else 1
+FEW_HEADS, MANY_HEADS = 48, 64   # of K and V that CTAs work on side by side: up to the first the L2 serves them as one, from the second on drawn row tiles come in sections
+SECTIONS = (4, 8, 12, 16, 24, 32, 48, 64, 96)   # heads of K and V of a section that are looked at
+MOST_PIECES = 2048   # steps that looking at one may take
+
+
+def lengths_of(s, wgs):
+    """Tiles of keys of a head's causal row tiles, the longest first."""
+    rows = 64 * wgs
+    return [ceil_div(max(0, s.Sk - s.Sq + min(s.Sq, first + rows)), 128) for first in reversed(range(0, s.Sq, rows))]
+
+
+def shared_out(lengths, heads, section, sms, of_keys=1, of_rows=0):
+    """What the SM that has most to do has, as work_of of forward_work.cuh shares row tiles out: by sections of heads, the longest first, rounds forwards and backwards in turn."""
+    more = [0] * (sms + 1)   # what each SM has more than the one before it
+    at = 0
+    for first in range(0, heads, section):
+        together = min(section, heads - first)
+        for length in lengths:
+            of, end = of_keys * length + of_rows, at + together
+            while at < end:
+                turn, place = divmod(at, sms)
+                n = min(end - at, sms - place)
+                begin = sms - place - n if turn & 1 else place
+                more[begin] += of
+                more[begin + n] -= of
+                at += n
+    most = have = 0
+    for x in more:
+        have += x
+        most = max(most, have)
+    return most
+
+
+def _section(s, wgs, counted, sms=SMS):
+    """How many heads' row tiles come together, the longest first. With more heads of K and V than FEW_HEADS their CTAs have none in common, and all read from memory (up to 8 to 13% slower); a section
+    less than all leaves SMs uneven at its end, by up to half of the time: whichever costs least."""
+    heads, kv_heads = s.Hq * s.B, s.Hkv * s.B
+    if not s.causal:
+        return 1
+    if kv_heads <= FEW_HEADS:
+        return heads
+    if counted:   # drawn row tiles are even
+        return s.group * ceil_div(kv_heads, ceil_div(kv_heads, MANY_HEADS))
+    lengths = lengths_of(s, wgs)
+    fits = [n for n in SECTIONS if n < kv_heads and ceil_div(kv_heads, n) * len(lengths) + ceil_div(len(lengths) * heads, sms) <= MOST_PIECES]
+    if not fits:
+        return heads
+    # A row tile's start and end take as long as a tile and a half of keys.
+    return s.group * min(fits + [kv_heads], key=lambda n: (shared_out(lengths, heads, n * s.group, sms, 2, 3) * (1000 + min(80, max(0, n - FEW_HEADS))), n))
 
 
 def forward_f16_shared(wgs, packed=False):
@@ -273,22 +318,14 @@ FORWARD_F16 = {2: 1342, 4: 2055}   # consumers, and cycles of a tile of keys
 
 def busiest(s, wgs, sms=SMS):
     """(tiles of keys, row tiles) of the SM that has most to do."""
-    rows, heads = 64 * wgs, s.Hq * s.B
-    count = ceil_div(s.Sq, rows)
-    row_tiles = ceil_div(count * heads, sms)
+    heads = s.Hq * s.B
+    row_tiles = ceil_div(ceil_div(s.Sq, 64 * wgs) * heads, sms)
     if not s.causal:
         return ceil_div(s.Sk, 128) * row_tiles, row_tiles
-    lengths = [ceil_div(max(0, s.Sk - s.Sq + min(s.Sq, first + rows)), 128) for first in reversed(range(0, s.Sq, rows))]
-    if row_tiles > 16:   # shared out evenly, but none is divided
+    lengths = lengths_of(s, wgs)
+    if row_tiles > 16 or drawn(s, wgs, sms):   # shared out evenly, but none is divided
         return max(lengths[0], ceil_div(sum(lengths) * heads, sms)), row_tiles
-    # As work_of of forward_work.cuh shares them out: by sections of heads, the longest first, rounds forwards and backwards in turn.
-    section = _section(s)
-    order = [length for first in range(0, heads, section) for length in lengths for _ in range(min(section, heads - first))]
-    tiles = [0] * sms
-    for start in range(0, len(order), sms):
-        for i, length in enumerate(order[start:start + sms]):
-            tiles[sms - 1 - i if start // sms % 2 else i] += length
-    return max(tiles), row_tiles
+    return shared_out(lengths, heads, _section(s, wgs, False, sms), sms), row_tiles
 
 
 def forward_f16_cycles(s, wgs, sms=SMS):
@@ -318,7 +355,7 @@ def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
-    c = Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s),
+    c = Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, wgs, drawn(s, wgs, sms), sms),
                boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
     return _with_counter(c) if drawn(s, wgs, sms) else c
 
@@ -358,7 +395,7 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
     c = Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, blocks, s.packed or made, s.D), row_tiles=ceil_div(s.Sq, 64 * wgs),
-               section=_section(s), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
+               section=_section(s, wgs, drawn(s, wgs, sms), sms), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
     return _with_counter(c) if drawn(s, wgs, sms) else c
 
 

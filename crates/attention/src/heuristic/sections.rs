@@ -1,0 +1,79 @@
+//! The order of causal row tiles: how many heads' come together, and what the SM that has most to do has.
+
+use super::Shape;
+use crate::problem::Mask;
+
+/// Heads of K and V that CTAs work on side by side: up to so many the L2 serves them as one.
+const FEW_HEADS: u32 = 48;
+/// From more than so many on drawn row tiles come in sections.
+const MANY_HEADS: u32 = 64;
+/// Heads of K and V of a section that are looked at.
+const SECTIONS: [u32; 9] = [4, 8, 12, 16, 24, 32, 48, 64, 96];
+/// Steps that looking at one may take.
+const MOST_PIECES: u64 = 2048;
+
+/// Tiles of keys of a head's causal row tiles, the longest first.
+pub(super) fn lengths(s: &Shape, groups: u32) -> Vec<u64> {
+    let rows = 64 * groups;
+    let length = |tile: u32| {
+        let last = s.seqlen_q.min((tile + 1).saturating_mul(rows));
+        u64::from((s.seqlen_k + last).saturating_sub(s.seqlen_q).div_ceil(128))
+    };
+    (0..s.seqlen_q.div_ceil(rows)).rev().map(length).collect()
+}
+
+/// What the SM that has most to do has, as `work_of` of forward_work.cuh shares row tiles out: by sections of heads, the longest first, rounds forwards and
+/// backwards in turn. A row tile takes `of_keys` for each tile of keys, and `of_rows`.
+pub(super) fn shared_out(lengths: &[u64], heads: u32, section: u32, sms: u32, of_keys: u64, of_rows: u64) -> u64 {
+    let sms = u64::from(sms);
+    let mut more = vec![0i64; sms as usize + 1]; // what each SM has more than the one before it
+    let mut at = 0;
+    for first in (0..heads).step_by(section as usize) {
+        let together = u64::from(section.min(heads - first));
+        for length in lengths {
+            let of = (of_keys * length + of_rows) as i64;
+            let end = at + together;
+            while at < end {
+                let (turn, place) = (at / sms, at % sms);
+                let n = (end - at).min(sms - place);
+                let begin = if turn % 2 == 1 { sms - place - n } else { place };
+                more[begin as usize] += of;
+                more[(begin + n) as usize] -= of;
+                at += n;
+            }
+        }
+    }
+    let mut have = 0;
+    more.into_iter().fold(0, |most, x| {
+        have += x;
+        most.max(have as u64)
+    })
+}
+
+/// How many heads' row tiles come together, the longest first; `counted`: they are drawn from a counter.
+///
+/// With more heads of K and V than [`FEW_HEADS`] their CTAs have none in common, and all read from memory (up to 8 to 13% slower); a section less than all
+/// leaves SMs uneven at its end, by up to half of the time: whichever costs least.
+pub(super) fn section(s: &Shape, groups: u32, counted: bool, sms: u32) -> u32 {
+    let kv_heads = s.heads_kv * s.batch;
+    if s.mask == Mask::Full {
+        return 1;
+    }
+    if kv_heads <= FEW_HEADS {
+        return s.group * kv_heads;
+    }
+    if counted {
+        return s.group * kv_heads.div_ceil(kv_heads.div_ceil(MANY_HEADS)); // those are even
+    }
+    let lengths = lengths(s, groups);
+    let (row_tiles, heads) = (lengths.len() as u64, s.group * kv_heads);
+    let rounds = (row_tiles * u64::from(heads)).div_ceil(u64::from(sms));
+    let fits = |n: &u32| *n < kv_heads && u64::from(kv_heads.div_ceil(*n)) * row_tiles + rounds <= MOST_PIECES;
+    // A row tile's start and end take as long as a tile and a half of keys.
+    let costs = |n: u32| {
+        let alone = u64::from(n.saturating_sub(FEW_HEADS).min(80));
+        (shared_out(&lengths, heads, n * s.group, sms, 2, 3) * (1000 + alone), n)
+    };
+    let least = SECTIONS.into_iter().filter(fits).map(costs).min();
+    least.map_or(heads, |least| least.min(costs(kv_heads)).1 * s.group)
+}
