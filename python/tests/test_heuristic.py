@@ -227,10 +227,11 @@ class Choice(unittest.TestCase):
 
     def test_values_are_transposed_before_where_many_row_tiles_read_them(self):
         # B, Hq, Hkv, Sq, Sk, D, causal, plain, lse -> whether
-        rows = [((1, 8, 8, 1536, 1000, 256, False), True), ((1, 8, 8, 1408, 1000, 256, False), False), ((1, 32, 8, 385, 1000, 256, False), True), ((1, 8, 8, 3072, 1000, 128, False), True),
-                ((1, 8, 8, 2944, 1000, 128, False), False), ((1, 8, 8, 3968, 1000, 256, False, False), False), ((1, 8, 8, 4096, 1000, 256, False, False), True), ((1, 8, 8, 4096, 8192, 256, True), True),
+        rows = [((1, 8, 8, 1536, 1000, 256, False), True), ((1, 8, 8, 1408, 1000, 256, False), False), ((1, 32, 8, 385, 1000, 256, False), True), ((4, 8, 8, 3072, 1000, 128, False), True),
+                ((4, 8, 8, 2944, 1000, 128, False), False), ((1, 8, 8, 3968, 1000, 256, False, False), False), ((1, 8, 8, 4096, 1000, 256, False, False), True), ((1, 8, 8, 4096, 8192, 256, True), True),
                 ((1, 8, 8, 3072, 8192, 256, True), True), ((1, 8, 8, 2944, 8192, 256, True), False), ((2, 8, 8, 4096, 4096, 128, True), True), ((2, 8, 8, 3968, 4096, 128, True), False), ((1, 8, 8, 16256, 4096, 128, True, False), False),
-                ((1, 4, 4, 4096, 1024, 128, False), True), ((1, 4, 4, 4096, 1023, 128, False), True), ((1, 4, 4, 4096, 896, 128, False), False), ((1, 8, 8, 4096, 4096, 256, True), True), ((1, 8, 8, 4096, 3968, 256, True), False),
+                ((1, 32, 4, 4096, 1024, 128, False), True), ((1, 32, 4, 4096, 1023, 128, False), True), ((1, 32, 4, 4096, 896, 128, False), False),
+                ((1, 8, 8, 4096, 2048, 128, False), True), ((1, 8, 8, 3968, 2048, 128, False), False), ((1, 8, 8, 4096, 641, 256, False), True), ((1, 8, 8, 4096, 640, 256, False), False), ((4, 8, 8, 4096, 300, 256, False), False), ((1, 8, 8, 4096, 4096, 256, True), True), ((1, 8, 8, 4096, 3968, 256, True), False),
                 ((1, 8, 8, 8192, 4096, 256, True, True, True), True), ((1, 8, 8, 8064, 4096, 256, True, True, True), False), ((1, 8, 8, 16384, 16384, 64, False), False),
                 ((9000, 8, 8, 4096, 100, 256, False), False), ((64, 8, 8, 8192, 4096, 128, False), True), ((64, 8, 8, 8192, 4097, 128, False), False)]
         for (B, Hq, Hkv, Sq, Sk, D, causal, *rest), want in rows:

@@ -452,7 +452,18 @@ fn least_transposed(mask: Mask) -> u64 {
 fn transposes(s: &Shape) -> bool {
     let bytes = least_transposed(s.mask)..=MOST_TRANSPOSED;
     let fits = s.batch * s.heads_kv <= 65_535 && bytes.contains(&transposed_bytes(s));
-    !s.packed && fits && s.group * s.seqlen_q.div_ceil(128) >= transposed_from(s)
+    !s.packed && fits && !too_few_keys(s) && s.group * s.seqlen_q.div_ceil(128) >= transposed_from(s)
+}
+
+/// Outputs alone, without a mask, over few keys: a step of two tiles is half empty at D 256, or a launch costs more than all its row tiles save (at D 128 under
+/// 4,096 visits of tiles of keys by row tiles of 128 queries, 20 to 35 us).
+fn too_few_keys(s: &Shape) -> bool {
+    let (tiles, row_tiles) = (u64::from(s.seqlen_k.div_ceil(128)), u64::from(s.seqlen_q.div_ceil(128)));
+    let heads = u64::from(s.heads_kv * s.group * s.batch);
+    s.mask == Mask::Full
+        && s.plain
+        && !s.lse
+        && if s.head_dim == 256 { tiles < 6 } else { heads * row_tiles * tiles < 4096 }
 }
 
 /// The launch of transpose.cu that makes V^T, (batch, heads_kv, head_dim, keys in whole tiles of 128).

@@ -169,12 +169,17 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
 # Head dimension, causal: row tiles of 128 queries that read each tile of V; of outputs alone, the same with scales by block, with log-sum-exps.
 TRANSPOSES = {(128, False): (24, 32, 32), (128, True): (32, 128, 128), (256, False): (12, 32, 16), (256, True): (24, 32, 64)}
 LEAST_TRANSPOSED = {False: 1 << 19, True: 8 << 20}   # bytes of V^T, causal or not: for less a launch costs more than it saves
+LEAST_VISITS = 4096   # of tiles of keys by row tiles of 128 queries, at D 128 without a mask: 20 to 35 us
 MOST_TRANSPOSED = 1 << 28   # bytes of V^T: scratch that a call may ask for
 
 
 def transposes(s):
     """Whether V^T is made once, before, instead of in shared memory for each row tile: where so many read each tile of V that the launch costs less."""
     if s.packed or s.D == 64 or s.B * s.Hkv > 65535 or not LEAST_TRANSPOSED[s.causal] <= transposed_bytes(s) <= MOST_TRANSPOSED:
+        return False
+    tiles = ceil_div(s.Sk, 128)
+    # Over few keys a step of two tiles is half empty at D 256, or a launch costs more than all its row tiles save.
+    if not s.causal and s.plain and not s.lse and (tiles < 6 if s.D == 256 else s.B * s.Hq * ceil_div(s.Sq, 128) * tiles < LEAST_VISITS):
         return False
     return s.group * ceil_div(s.Sq, 128) >= TRANSPOSES[s.D, s.causal][2 if s.lse else 0 if s.plain else 1]
 
