@@ -439,10 +439,11 @@ fn transposed_from(s: &Shape) -> u32 {
 /// Bytes of V^T, scratch that a call may ask for.
 const MOST_TRANSPOSED: u64 = 1 << 28;
 
-/// Bytes of V^T from which on it is worth a launch.
-fn least_transposed(mask: Mask) -> u64 {
-    match mask {
+/// Bytes of V^T from which on it is worth a launch. Of outputs alone behind the mask visits say it.
+fn least_transposed(s: &Shape) -> u64 {
+    match s.mask {
         Mask::Full => 1 << 19,
+        Mask::Causal if s.plain && !s.lse => 0,
         Mask::Causal => 8 << 20,
     }
 }
@@ -450,20 +451,23 @@ fn least_transposed(mask: Mask) -> u64 {
 /// Whether V^T is made once, before, instead of in shared memory for each row tile: where so many row tiles read each tile of V that the launch costs
 /// less.
 fn transposes(s: &Shape) -> bool {
-    let bytes = least_transposed(s.mask)..=MOST_TRANSPOSED;
+    let bytes = least_transposed(s)..=MOST_TRANSPOSED;
     let fits = s.batch * s.heads_kv <= 65_535 && bytes.contains(&transposed_bytes(s));
     !s.packed && fits && !too_few_keys(s) && s.group * s.seqlen_q.div_ceil(128) >= transposed_from(s)
 }
 
-/// Outputs alone, without a mask, over few keys: a step of two tiles is half empty at D 256, or a launch costs more than all its row tiles save (at D 128 under
-/// 4,096 visits of tiles of keys by row tiles of 128 queries, 20 to 35 us).
+/// Of outputs alone: without a mask a step of two tiles is half empty at D 256 over few keys; or a launch costs more than all row tiles save, where visits of
+/// tiles of keys by row tiles of 128 queries, seen or not, take less than 20 to 65 us.
 fn too_few_keys(s: &Shape) -> bool {
     let (tiles, row_tiles) = (u64::from(s.seqlen_k.div_ceil(128)), u64::from(s.seqlen_q.div_ceil(128)));
-    let heads = u64::from(s.heads_kv * s.group * s.batch);
-    s.mask == Mask::Full
-        && s.plain
-        && !s.lse
-        && if s.head_dim == 256 { tiles < 6 } else { heads * row_tiles * tiles < 4096 }
+    let visits = u64::from(s.heads_kv * s.group * s.batch) * row_tiles * tiles;
+    let few = match (s.head_dim, s.mask) {
+        (128, Mask::Full) => visits < 4096,
+        (128, Mask::Causal) => visits < 16_384,
+        (_, Mask::Full) => tiles < 6,
+        (_, Mask::Causal) => visits < 8192,
+    };
+    s.plain && !s.lse && few
 }
 
 /// The launch of transpose.cu that makes V^T, (batch, heads_kv, head_dim, keys in whole tiles of 128).

@@ -168,20 +168,21 @@ def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
 
 # Head dimension, causal: row tiles of 128 queries that read each tile of V; of outputs alone, the same with scales by block, with log-sum-exps.
 TRANSPOSES = {(128, False): (24, 32, 32), (128, True): (32, 128, 128), (256, False): (12, 32, 16), (256, True): (24, 32, 64)}
-LEAST_TRANSPOSED = {False: 1 << 19, True: 8 << 20}   # bytes of V^T, causal or not: for less a launch costs more than it saves
-LEAST_VISITS = 4096   # of tiles of keys by row tiles of 128 queries, at D 128 without a mask: 20 to 35 us
+LEAST_TRANSPOSED = {False: 1 << 19, True: 8 << 20}   # bytes of V^T, causal or not (of outputs alone not behind the mask): for less a launch costs more than it saves
+LEAST_VISITS = {(128, False): 4096, (128, True): 16384, (256, False): 0, (256, True): 8192}   # of outputs alone: of tiles of keys by row tiles of 128 queries, seen or not: 20 to 65 us
 MOST_TRANSPOSED = 1 << 28   # bytes of V^T: scratch that a call may ask for
 
 
 def transposes(s):
     """Whether V^T is made once, before, instead of in shared memory for each row tile: where so many read each tile of V that the launch costs less."""
-    if s.packed or s.D == 64 or s.B * s.Hkv > 65535 or not LEAST_TRANSPOSED[s.causal] <= transposed_bytes(s) <= MOST_TRANSPOSED:
+    alone, tiles, row_tiles = s.plain and not s.lse, ceil_div(s.Sk, 128), ceil_div(s.Sq, 128)
+    least = 0 if alone and s.causal else LEAST_TRANSPOSED[s.causal]
+    if s.packed or s.D == 64 or s.B * s.Hkv > 65535 or not least <= transposed_bytes(s) <= MOST_TRANSPOSED:
         return False
-    tiles = ceil_div(s.Sk, 128)
     # Over few keys a step of two tiles is half empty at D 256, or a launch costs more than all its row tiles save.
-    if not s.causal and s.plain and not s.lse and (tiles < 6 if s.D == 256 else s.B * s.Hq * ceil_div(s.Sq, 128) * tiles < LEAST_VISITS):
+    if alone and (s.D == 256 and not s.causal and tiles < 6 or s.B * s.Hq * row_tiles * tiles < LEAST_VISITS[s.D, s.causal]):
         return False
-    return s.group * ceil_div(s.Sq, 128) >= TRANSPOSES[s.D, s.causal][2 if s.lse else 0 if s.plain else 1]
+    return s.group * row_tiles >= TRANSPOSES[s.D, s.causal][2 if s.lse else 0 if s.plain else 1]
 
 
 def transposition(s):
