@@ -262,7 +262,7 @@ def _layouts(s, plain):
 
 
 FEW_HEADS, MANY_HEADS = 48, 64   # of K and V that CTAs work on side by side: up to the first the L2 serves them as one, from the second on drawn row tiles come in sections
-SECTIONS = (4, 8, 12, 16, 24, 32, 48, 64, 96)   # heads of K and V of a section that are looked at
+SECTIONS = (4, 8, 11, 12, 16, 22, 24, 32, 33, 44, 48, 64, 66, 96)   # heads of K and V of a section that are looked at: also those that fill rounds of 132 SMs
 MOST_PIECES = 2048   # steps that looking at one may take
 
 

@@ -7,8 +7,8 @@ use crate::problem::Mask;
 const FEW_HEADS: u32 = 48;
 /// From more than so many on drawn row tiles come in sections.
 const MANY_HEADS: u32 = 64;
-/// Heads of K and V of a section that are looked at.
-const SECTIONS: [u32; 9] = [4, 8, 12, 16, 24, 32, 48, 64, 96];
+/// Heads of K and V of a section that are looked at: also those that fill rounds of 132 SMs.
+const SECTIONS: [u32; 14] = [4, 8, 11, 12, 16, 22, 24, 32, 33, 44, 48, 64, 66, 96];
 /// Steps that looking at one may take.
 const MOST_PIECES: u64 = 2048;
 
