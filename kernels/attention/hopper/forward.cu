@@ -87,6 +87,9 @@
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kTurns = WS_TURNS;   // consumers issue values and the next scores in turns, so that the others exponentiate meanwhile
 constexpr bool kWide = WS_WIDE, kSerial = WS_SERIAL;
+// The next row tile and its scales are looked up before this one's outputs fill the way to memory: 1,900 cycles of divisions and loads, 6% of six tiles of keys. And where Q has one
+// slot, the next one's Q comes while this one's last values are made.
+constexpr bool kAhead = WS_D == 256 && !WS_BLOCKS && !WS_WIDEQ, kEarlyQ = WS_D == 256 && WS_QSTAGES == 1 && !WS_WIDEQ && !WS_KEEP;
 constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is multiplied while its scores are made: at D 64, by block, ptxas makes 12% slower code of it
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
@@ -323,6 +326,16 @@ struct Consume : Rings {
     WS_DEV_MEMBER float v_scale(Place n) const { return load_shared_f32(bars.v_scale(number(n))); }
 };
 
+// A row tile's scales as they come from memory.
+struct Scales {
+    float q = 0.0f, k = 0.0f, v = 0.0f;
+};
+
+WS_DEV Scales scales_of(const Params& p, const Work& w) {
+    const i32 kv_head = w.head / p.group;
+    return {load_f32(p.q_scale + w.b * p.qs_b + w.head * p.qs_h), load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h), load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h)};
+}
+
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
     const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const Consume io{{bars, base, lane == 0}, group};
@@ -334,15 +347,19 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
     u32 laps[6] = {}, lap = clock();
     const u64 began = nanoseconds();
 #endif
+    Scales scales;
+    bool more = kAhead && work_of(p, 0, w);
+    if (more) scales = scales_of(p, w);
 #pragma unroll 1
-    for (i32 i = 0; work_of(p, i, w); ++i) {
+    for (i32 i = 0; kAhead ? more : work_of(p, i, w); ++i) {
         const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
         const i32 kv_head = w.head / p.group;
-        const float v_scale = kBlocks ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
+        const float v_scale = kAhead ? scales.v : kBlocks ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
         Consumer me;
         me.reset();
         float q_factor = 0.0f, q_factor1 = 0.0f;   // 64 rows lie in one block of tokens; the second one is kWideQ's
-        if (kWideQ && !p.q_scale) q_factor = p.softmax_scale_log2;
+        if (kAhead) me.c0 = me.c1 = score_factor(scales.q * scales.k * p.softmax_scale_log2);
+        else if (kWideQ && !p.q_scale) q_factor = p.softmax_scale_log2;
         else if (kBlocks) q_factor = load_f32(p.q_scale + w.b * p.qs_b + w.head * p.qs_h + (min(group_row, p.Sq - 1) >> 7) * p.qs_t) * p.softmax_scale_log2;
         else me.c0 = me.c1 = score_factor(p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2);
         if (w.tiles > 0) {
@@ -383,7 +400,10 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     io.wait_vt(n);
                     io.release_vt(n);
                     io.await_turn();
-                    if (j + 1 == w.tiles) io.pass_turn();
+                    if (j + 1 == w.tiles) {
+                        io.pass_turn();
+                        if (kEarlyQ) io.release(bars.q_empty(q.slot));
+                    }
                     continue;
                 }
                 const bool masked = (t + 1) * KEYS > clear;
@@ -492,6 +512,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     // Two slices of 64 dimensions at a time are under way; each is folded while the next one runs.
                     float y[2][32];
                     issue_values(y[0], pr, vt_desc, 0, 0);
+                    if (kEarlyQ && j + 1 == w.tiles) io.release(bars.q_empty(q.slot));   // behind the mask 1% faster here than before the wait for V^T
 #pragma unroll
                     for (i32 i = 0; i < D / 64; ++i) {
                         if (i + 1 < D / 64) {
@@ -509,11 +530,16 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 LAP(4);
             }
             if (!kWideQ) {
-                io.release(bars.q_empty(q.slot));
+                if (!kEarlyQ) io.release(bars.q_empty(q.slot));
                 q.next();
             }
         }
 
+        const i64 own_at = kAhead ? (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq : 0;
+        if (kAhead) {
+            more = work_of(p, i + 1, w);
+            scales = scales_of(p, w);   // of this one again where there is no other
+        }
         const i32 row1 = row0 + 8;
         const float all0 = quad_sum(me.sum0), all1 = quad_sum(me.sum1);   // before the choice: a shuffle under a condition that differs between lanes never returns
         const float sum0 = me.unseen0() ? 0.0f : all0, sum1 = me.unseen1() ? 0.0f : all1;
@@ -522,7 +548,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             add_mean(p, me.o, static_cast<i64>(w.b) * p.Hkv + kv_head, lane4, f0, f1, sum0 > 0.0f, sum1 > 0.0f);
             f0 = f1 = 1.0f;
         }
-        const i64 at = (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
+        const i64 at = kAhead ? own_at : (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
         store_rows<4>(p, me.o, at, row0, lane4, f0, f1);
         if (p.lse && lane4 == 0) {
             if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (lg2(sum0) - me.bias0) * kLn2 : kNegInf;

@@ -50,7 +50,7 @@ WS_DEV i32 row_tiles_of(const Params& p) { return p.row_tiles * p.Hq * p.B; }
 WS_DEV bool work_at(const Params& p, i32 t, i32 total, Work& w) {
     if (kFew) return few_work_at(p, t, w);
     if (t >= total) return false;
-    // Sections of heads whose K and V fit the L2 together; in a section the longest rows first.
+    // Sections of heads whose row tiles leave SMs even, and whose K and V the L2 holds (the host's choice); in a section the longest rows first.
     const i32 per_section = p.section * p.row_tiles, section = t / per_section, heads = min(p.section, p.Hq * p.B - section * p.section);
     t -= section * per_section;
     const i32 m = p.row_tiles - 1 - t / heads, bh = section * p.section + t % heads;
