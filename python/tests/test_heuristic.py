@@ -349,6 +349,52 @@ class Choice(unittest.TestCase):
                 for other in (dict(plain=False), dict(lse=True), dict(packed=True), dict(packed=True, wide=True)):
                     self.assertNotIn(FEW, h.choose(h.Shape(*shape, **other)).defines)
 
+    def test_grouped_heads_whose_queries_leave_row_tiles_half_empty_are_packed(self):
+        # B, Hq, Hkv, Sq, Sk, D -> consumers; measured 1.1 to 4 times as fast, causal or not (benches/grouped.py)
+        for shape, wgs in (((64, 64, 4, 29, 537, 64), 4), ((32, 32, 8, 65, 1024, 64), 2), ((16, 32, 8, 260, 260, 64), 4), ((64, 32, 2, 53, 3828, 64), 4), ((32, 32, 8, 65, 1024, 128), 2),
+                           ((64, 64, 8, 59, 311, 128), 2), ((18, 32, 4, 31, 5048, 128), 2), ((16, 64, 8, 130, 1024, 128), 2), ((19, 64, 8, 46, 603, 256), 2)):
+            for causal in (False, True):
+                c = h.choose(h.Shape(*shape, causal))
+                with self.subTest(shape=shape, causal=causal):
+                    self.assertIn(FEW, c.defines)
+                    self.assertEqual((dict(c.defines)["WS_WGS"], c.tiles_per_worker, c.partial_floats), (wgs, 1, 0))
+        # Full row tiles, or nothing to pack: not.
+        for shape in ((16, 64, 16, 900, 900, 128), (8, 32, 8, 4096, 4096, 64), (64, 32, 8, 512, 2048, 64), (64, 16, 16, 100, 1024, 64), (8, 32, 8, 200, 2048, 256)):
+            for causal in (False, True):
+                self.assertNotIn(FEW, h.choose(h.Shape(*shape, causal)).defines, (shape, causal))
+
+    def test_time_of_many_row_tiles_counts_what_a_cta_has(self):
+        for D in (64, 128, 256):
+            for wgs in h.FEW[D]:
+                s = h.Shape(33, 32, 8, 16 * wgs * 4, 1024, D, False)   # four row tiles of a key head, 1,056 of all: eight of a CTA
+                self.assertEqual(h.few_busiest(s, wgs, 1), 8 * 8)
+        # Causal: the last rows see most, and a CTA may have the longest row tiles each time (four of a head, 132 CTAs).
+        for B, g, Sq, Sk, wgs, exactly in ((33, 4, 128, 128, 2, True), (33, 8, 512, 512, 4, False), (7, 6, 700, 1900, 2, True), (40, 3, 999, 999, 4, False)):
+            s = h.Shape(B, 8 * g, 8, Sq, Sk, 64, True)
+            rows = 64 * wgs
+            seen = [h.ceil_div(Sk - Sq + (min(g * Sq, first + rows) - 1) // g + 1, 128) for first in range(0, g * Sq, rows)][::-1]
+            of_cta = [0] * 132
+            for unit in range(B * 8 * len(seen)):
+                of_cta[unit % 132] += seen[unit % len(seen)]
+            self.assertAlmostEqual(h.few_busiest(s, wgs, 1) / max(of_cta), 1, delta=0 if exactly else 0.06)
+
+    def test_one_tile_of_keys_or_three_come_one_by_one(self):
+        for Sk, odd in ((1, True), (128, True), (129, False), (256, False), (257, True), (384, True), (385, False), (640, False)):
+            self.assertEqual(h.odd_tiles(h.Shape(8, 64, 64, 1024, Sk, 128, False)), odd, Sk)
+        for other in (dict(plain=False), dict(lse=True), dict(packed=True)):
+            self.assertFalse(h.odd_tiles(h.Shape(8, 64, 64, 1024, 300, 128, False, **other)))
+        self.assertFalse(h.odd_tiles(h.Shape(8, 64, 64, 1024, 300, 128, True)) or h.odd_tiles(h.Shape(8, 64, 64, 1024, 300, 64, False)))
+        for Sq, file, wgs in ((192, "forward", 3), (128, "forward_e4m3", 2), (97, "forward_e4m3", 2), (1833, "forward", 3)):
+            c = h.choose(h.Shape(40, 32, 32, Sq, 300, 128, False))
+            self.assertEqual((c.file, dict(c.defines)["WS_WGS"], dict(c.defines)["WS_BLOCKS"], c.transposes), (file, wgs, 1, False), Sq)
+
+    def test_many_tiny_ctas_give_way_where_row_tiles_are_full(self):
+        # Measured, us: 5.7 and 4.3, 7.2 and 5.2, 9.8 and 7.5; then 7.3 and 11.7, 12.3 and 22.0, 8.0 and 8.4.
+        for shape, file in (((2, 64, 8, 91, 90, 64, False), "forward_f16"), ((3, 32, 16, 116, 80, 128, False), "forward_e4m3"), ((8, 8, 1, 161, 128, 256, True), "forward"),
+                            ((4, 128, 8, 26, 26, 128, False), "tiny"), ((39, 16, 1, 51, 51, 256, True), "tiny"), ((2, 8, 8, 512, 512, 64, False), "tiny")):
+            self.assertEqual(h.choose(h.Shape(*shape)).file, file, shape)
+        self.assertEqual(h.choose(h.Shape(2, 64, 8, 91, 90, 64, False, lse=True)).file, "tiny")
+
     def test_sixteen_rows_over_large_caches(self):
         for shape, few in (((16, 32, 8, 4, 8192, 128, True), True), ((16, 32, 8, 3, 8192, 128, True), True), ((16, 32, 8, 2, 8192, 128, True), False), ((14, 32, 8, 4, 8192, 128, True), False),
                            ((16, 32, 8, 4, 4000, 128, True), False), ((16, 32, 8, 4, 8192, 64, True), False), ((16, 32, 8, 4, 8192, 128, True, False), False), ((16, 32, 8, 4, 8192, 128, True, True, False, True), False)):

@@ -4,6 +4,7 @@
 //! must give, and each side's tests compare with it. Figures behind the choices: docs/ledger.md.
 
 mod few;
+mod odd;
 mod sections;
 
 use crate::instance::Instance;
@@ -120,15 +121,12 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
         return choose_many(s, sms);
     }
     let rows = s.rows();
-    let small = choose_tiny(s, sms).filter(|tiny| {
-        // In CTAs of 64 rows by 128 keys, however large those of this choice are.
-        let ctas = tiny.grid.iter().map(|n| u64::from(*n)).product::<u64>();
-        let keys = tiny.instance.defines.iter().find(|(name, _)| *name == "WS_KEYS").map_or(128, |(_, keys)| *keys);
-        let size = ctas * u64::from(tiny.block / 128 * (keys / 128).max(1));
-        size <= u64::from(if rows <= 16 { sms } else { 4 * sms })
-    });
+    let small = choose_tiny(s, sms)
+        .map(|tiny| (size_of(&tiny), tiny))
+        .filter(|(size, _)| *size <= u64::from(if rows <= 16 { sms } else { 4 * sms }));
     match (small, rows) {
-        (Some(tiny), _) if s.plain => tiny,
+        (Some((size, _)), _) if s.plain && crowded(s, size, sms) => choose_many(s, sms),
+        (Some((_, tiny)), _) if s.plain => tiny,
         (_, 0..=8) => choose_decode(s, 8, sms),
         (_, 9..=16) if few::takes_as_decode(s, sms) => few::choose(s, sms).1,
         (_, 9..=16) => choose_decode(s, 16, sms),
@@ -137,11 +135,28 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
     }
 }
 
+/// In CTAs of 64 rows by 128 keys, however large those of this choice of [`choose_tiny`] are.
+fn size_of(tiny: &Choice) -> u64 {
+    let ctas = tiny.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+    let keys = tiny.instance.defines.iter().find(|(name, _)| *name == "WS_KEYS").map_or(128, |(_, keys)| *keys);
+    ctas * u64::from(tiny.block / 128 * (keys / 128).max(1))
+}
+
+/// Whether a kernel for many queries is faster than tiny.cu's many CTAs: it may have fewer. (Both times are those of their launches alone.)
+fn crowded(s: &Shape, size: u64, sms: u32) -> bool {
+    let ns = match s.head_dim {
+        64 => 6,
+        128 => 9,
+        _ => 15,
+    };
+    size > u64::from(2 * sms) && !s.lse && 10 * (many_ns(s, sms) - 1700) < 9 * (3600 + ns * size)
+}
+
 /// More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head.
 fn choose_some(s: &Shape, sms: u32) -> Choice {
     let rows = s.rows();
     let many = many_ns(s, sms);
-    let few = few::takes(s, sms).then(|| few::choose(s, sms)).filter(|(ns, _)| ns * 108 < many * 100);
+    let few = few::takes(s, sms).then(|| few::choose(s, sms)).filter(|(ns, _)| ns * 106 < many * 100);
     let more = (rows <= 256).then(|| choose_more(s, sms));
     let stream = (rows <= 64 && s.seqlen_k > 1024).then(|| choose_stream(s, sms));
     let stream = stream.map(|choice| (stream_ns(s, &choice), choice));
@@ -176,9 +191,17 @@ fn decode_ns(s: &Shape, of_rows: u32, c: &Choice) -> u64 {
         _ => (5700, 6000),
     };
     let (team, keys) = (c.tiles_per_worker, c.boxes.map_or(0, |(_, keys)| keys));
-    let tiles = c.total_tiles.div_ceil(c.grid[0] / team) * c.tiles_per_unit.div_ceil(team); // of a CTA
-    let of_cta = u64::from(tiles) * u64::from(2 * keys * s.head_dim);
-    ends + (cache_bytes(s) / 4200).max(of_cta * u64::from(SMS) / rate)
+    // Of a CTA: units, and what one takes, which is so much however few its keys are.
+    let units = u64::from(c.total_tiles.div_ceil(c.grid[0] / team));
+    let tiles = u64::from(c.tiles_per_unit.div_ceil(team));
+    let least = match s.head_dim {
+        _ if units == 1 => 0,
+        64 => 3400,
+        128 => 4400,
+        _ => 5600,
+    };
+    let unit = (tiles * u64::from(2 * keys * s.head_dim) * u64::from(SMS) / rate).max(least);
+    ends + (cache_bytes(s) / 4200).max(units * unit)
 }
 
 /// The same of [`choose_stream`]'s: one warpgroup adds a unit's parts.
@@ -189,21 +212,43 @@ fn stream_ns(s: &Shape, c: &Choice) -> u64 {
 
 /// The same of [`choose_many`]'s, at 1.75 GHz.
 fn many_ns(s: &Shape, sms: u32) -> u64 {
-    let cycles = match s.head_dim {
-        64 => forward_f16_cycles(s, 2, sms).min(forward_f16_cycles(s, 4, sms)),
-        128 => forward_e4m3_cycles(s, 2, sms).min(forward_e4m3_cycles(s, 3, sms)),
-        _ if takes_forward_e4m3(s) => 2400 * busiest(s, 2, sms).0,
-        _ => 3110 * busiest(s, 2, sms).0,
+    if odd::takes(s) {
+        return 4000 + odd::least_cycles(s, sms) * 4 / 7;
+    }
+    let made = transposes(s);
+    let groups = if s.head_dim != 64 {
+        e4m3_groups(s, sms)
+    } else if forward_f16_cycles(s, 2, sms) <= forward_f16_cycles(s, 4, sms) {
+        2
+    } else {
+        4
     };
+    // Of a tile of keys, and of a row tile's start and end: over V as it comes, and over V^T.
+    let (of_keys, of_rows) = match (s.head_dim, groups, made) {
+        (64, 2, _) => (1250, 1550),
+        (64, ..) => (1910, 2700),
+        (128, 2, false) => (1600, 2900),
+        (128, 2, true) => (1400, 3700),
+        (128, _, false) => (2500, 3300),
+        (128, _, true) => (2430, 2900),
+        (_, _, false) => (3190, 3200),
+        (_, _, true) => (2500, 7000),
+    };
+    let (tiles, row_tiles) = busiest(s, groups, sms);
+    let by_two = s.mask == Mask::Full && (s.head_dim == 128 || s.head_dim == 256 && made);
+    let tiles = if by_two { row_tiles * 2 * u64::from(s.seqlen_k.div_ceil(256)) } else { tiles };
+    let cycles = of_keys * tiles + of_rows * row_tiles;
     4000 + cycles * 4 / 7
 }
 
 /// Many queries over many keys, by the fastest kernel that gives what is wanted.
 fn choose_many(s: &Shape, sms: u32) -> Choice {
-    if takes_forward_f16(s) {
+    if odd::takes(s) {
+        odd::choose(s, sms)
+    } else if takes_forward_f16(s) {
         choose_forward_f16(s, sms)
     } else if takes_forward_e4m3(s) {
-        choose_forward_e4m3(s, sms)
+        choose_forward_e4m3(s, e4m3_groups(s, sms), s.plain, sms)
     } else {
         choose_forward(s, sms)
     }
@@ -465,9 +510,9 @@ fn too_few_keys(s: &Shape) -> bool {
         (128, Mask::Full) => visits < 4096,
         (128, Mask::Causal) => visits < 16_384,
         (_, Mask::Full) => tiles < 6,
-        (_, Mask::Causal) => visits < 8192,
+        (_, Mask::Causal) => tiles < 3 || visits < 8192,
     };
-    s.plain && !s.lse && few
+    s.plain && !s.lse && (few || odd::takes(s))
 }
 
 /// The launch of transpose.cu that makes V^T, (batch, heads_kv, head_dim, keys in whole tiles of 128).
@@ -622,11 +667,11 @@ fn perhaps_drawn(s: &Shape, groups: u32, sms: u32, mut choice: Choice) -> Choice
 
 /// Mirrors the shared-memory map of forward_e4m3.cu: slots of Q, of K, of V and of V^T (with ones behind), barriers, scales of tiles, and
 /// what consumers are told of row tiles.
-fn forward_e4m3_shared(s: &Shape, groups: u32) -> u32 {
+fn forward_e4m3_shared(s: &Shape, groups: u32, plain: bool) -> u32 {
     let (k, vt) = if s.head_dim == 256 { (3, 2) } else { (4, 4) };
     let tile = 128 * s.head_dim;
     let tiles = (k + if s.packed || transposes(s) { 0 } else { 2 }) * tile + vt * (tile + 1024);
-    let scales = if s.plain && !s.packed { 0 } else { 64 };
+    let scales = if plain && !s.packed { 0 } else { 64 };
     2 * 64 * groups * s.head_dim + tiles + 256 + scales + 2 * 32
 }
 
@@ -652,15 +697,20 @@ fn takes_forward_e4m3(s: &Shape) -> bool {
     !s.lse && (s.head_dim == 128 || s.head_dim == 256 && s.plain && transposes(s))
 }
 
+/// Its consumers: over V^T three are slower.
+fn e4m3_groups(s: &Shape, sms: u32) -> u32 {
+    let two = s.head_dim == 256 || s.mask == Mask::Full && s.plain && transposes(s);
+    if two || forward_e4m3_cycles(s, 2, sms) <= forward_e4m3_cycles(s, 3, sms) { 2 } else { 3 }
+}
+
 /// Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp.
-fn choose_forward_e4m3(s: &Shape, sms: u32) -> Choice {
-    let two = s.head_dim == 256 || s.mask == Mask::Full && s.plain && transposes(s); // over V^T three are slower
-    let groups = if two || forward_e4m3_cycles(s, 2, sms) <= forward_e4m3_cycles(s, 3, sms) { 2 } else { 3 };
+/// `plain`: scales of whole heads, and so two tiles of keys at a time; else they may differ between blocks, and tiles come one by one.
+fn choose_forward_e4m3(s: &Shape, groups: u32, plain: bool, sms: u32) -> Choice {
     let mut defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
-    defines.extend(layouts(s, s.plain));
+    defines.extend(layouts(s, plain));
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice =
-        Choice::new("forward_e4m3", defines, [ctas, 1, 1], (groups + 1) * 128, forward_e4m3_shared(s, groups));
+        Choice::new("forward_e4m3", defines, [ctas, 1, 1], (groups + 1) * 128, forward_e4m3_shared(s, groups, plain));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
     choice.section = sections::section(s, groups, drawn(s, groups, sms), sms);
     choice.boxes = Some((64, 128));

@@ -3,6 +3,7 @@
 Figures behind the choices: docs/ledger.md.
 """
 from dataclasses import dataclass, replace
+from math import gcd
 
 SMS = 132
 
@@ -179,10 +180,21 @@ def transposes(s):
     least = 0 if alone and s.causal else LEAST_TRANSPOSED[s.causal]
     if s.packed or s.D == 64 or s.B * s.Hkv > 65535 or not least <= transposed_bytes(s) <= MOST_TRANSPOSED:
         return False
-    # Over few keys a step of two tiles is half empty at D 256, or a launch costs more than all its row tiles save.
-    if alone and (s.D == 256 and not s.causal and tiles < 6 or s.B * s.Hq * row_tiles * tiles < LEAST_VISITS[s.D, s.causal]):
+    # Over few keys a step of two tiles is half empty, or a launch costs more than all its row tiles save.
+    if alone and (s.D == 256 and tiles < (3 if s.causal else 6) or odd_tiles(s) or s.B * s.Hq * row_tiles * tiles < LEAST_VISITS[s.D, s.causal]):
         return False
     return s.group * row_tiles >= TRANSPOSES[s.D, s.causal][2 if s.lse else 0 if s.plain else 1]
+
+
+def odd_tiles(s):
+    """Whether steps of two tiles of keys, of one or of three, are not worth it: at D 128 without a mask one by one is up to 39% faster, for nine the same."""
+    return s.D == 128 and not s.causal and s.plain and not s.packed and not s.lse and s.Sk <= 384 and ceil_div(s.Sk, 128) % 2 == 1
+
+
+def odd_cycles(s, sms=SMS):
+    """Consumers, and how long the busiest SM works: two of forward_e4m3.cu by one tile, three of forward.cu."""
+    tiles = ceil_div(s.Sk, 128)
+    return {wgs: ceil_div(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms) * (of_keys * tiles + of_rows) for wgs, of_keys, of_rows in ((3, 2900, 3300), (2, 1840, 3085))}
 
 
 def transposition(s):
@@ -390,13 +402,19 @@ def takes_forward_e4m3(s):
     return not s.lse and (s.D == 128 or s.D == 256 and s.plain and transposes(s))
 
 
-def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
+def e4m3_wgs(s, sms=SMS):
+    """Its consumers: over V^T three are slower."""
+    two = s.D == 256 or transposes(s) and s.plain and not s.causal
+    return 2 if two else min((2, 3), key=lambda n: forward_e4m3_cycles(s, n, sms))
+
+
+def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0, by_one=False):
     """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp."""
-    blocks, made = s.packed or not s.plain, transposes(s)
-    two = s.D == 256 or made and s.plain and not s.causal   # consumers: over V^T three are slower
-    wgs = wgs or (2 if two else min((2, 3), key=lambda n: forward_e4m3_cycles(s, n, sms)))
+    plain, made = s.plain and not by_one, transposes(s)
+    blocks = s.packed or not plain
+    wgs = wgs or e4m3_wgs(s, sms)
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
-    defines.update(_layouts(s, s.plain))
+    defines.update(_layouts(s, plain))   # scales by block take any layout of them, and come one tile at a time
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
@@ -405,9 +423,10 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0):
     return _with_counter(c) if drawn(s, wgs, sms) else c
 
 
-# Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added.
-FEW = {64: {2: (1150, 50, 10400, 200), 4: (1800, 45, 8800, 1800)}, 128: {2: (1450, 70, 8700, 4000)},
-       256: {1: (1940, 100, 11500, 4600), 2: (3060, 92, 13200, 4900)}}
+# Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
+# and of a row tile where a CTA has several, whose starts and ends other warps hide.
+FEW = {64: {2: (1150, 50, 10400, 200, 1250, 2000), 4: (1800, 45, 8800, 1800, 1910, 4000)}, 128: {2: (1450, 70, 8700, 4000, 1660, 4300)},
+       256: {1: (1940, 100, 11500, 4600, 2230, 7300), 2: (3060, 92, 13200, 4900, 3400, 10700)}}
 FEW_RATE = {64: 17, 128: 21, 256: 18}   # bytes of K and V in a cycle that an SM gets from memory where all ask
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
@@ -419,9 +438,9 @@ def few_fits(s):
 
 
 def takes_few(s, sms=SMS):
-    """Whether it may where there are others: few rows, or no more than two row tiles for each SM, beyond which the others' order of work is the better one."""
+    """Whether it may where there are others: few rows, heads in groups, whose rows it packs, or no more than two row tiles for each SM, beyond which the others' order of work is the better one."""
     rows = s.group * s.Sq
-    return few_fits(s) and (rows <= 256 or s.B * s.Hkv * ceil_div(rows, 128) <= 2 * sms)
+    return few_fits(s) and (rows <= 256 or s.group > 1 or s.B * s.Hkv * ceil_div(rows, 128) <= 2 * sms)
 
 
 def few_as_decode(s, sms=SMS):
@@ -429,19 +448,36 @@ def few_as_decode(s, sms=SMS):
     return few_fits(s) and s.D == 128 and 8 < s.group * s.Sq <= 16 and s.Sk >= 4096 and s.B * s.Hkv * 10 >= 9 * sms
 
 
+def few_busiest(s, wgs, ways, sms=SMS):
+    """Tiles of keys of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first."""
+    rows, step = s.group * s.Sq, 1 if s.causal or s.D != 128 else 2
+    row_tiles = ceil_div(rows, 64 * wgs)
+    share = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step
+    rounds = ceil_div(s.B * s.Hkv * row_tiles * ways, sms)
+    if not s.causal or ways > 1 or rounds == 1:
+        return share * rounds
+    lengths = [ceil_div(max(0, s.Sk - s.Sq + (min(rows, first + 64 * wgs) - 1) // s.group + 1), 128) for first in reversed(range(0, rows, 64 * wgs))]
+    units = s.B * s.Hkv * row_tiles
+    if rounds <= 16:
+        return max(sum(lengths[t % row_tiles] for t in range(cta, units, sms)) for cta in range(sms))
+    apart = gcd(sms, row_tiles)   # a CTA's row tiles are of as many kinds
+    return max(rounds * sum(lengths[kind::apart]) * apart // row_tiles for kind in range(apart))
+
+
 def few_ns(s, wgs, ways, sms=SMS):
     """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds on an H200: 6% off in the mean over 184 launches, from 10 to 270 us (2026-11-25)."""
-    of_keys, alone, of_rows, of_adding = FEW[s.D][wgs]
+    of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each = FEW[s.D][wgs]
     rows = s.group * s.Sq
     row_tiles = ceil_div(rows, 64 * wgs)
     ctas = s.B * s.Hkv * row_tiles * ways
+    rounds, adding = ceil_div(ctas, sms), (ways > 1) + (ways > 4) + (ways > 16)
+    if ways == 1 and rounds > 1:
+        percent = 107 if s.causal and s.D < 256 else 100
+        of_keys, of_rows = of_keys_each * percent // 100, of_rows_each * percent // 100
     if rows <= 64 * (wgs - 1):
         of_keys = of_keys * alone // 100
     of_keys = max(of_keys, 256 * s.D * min(sms, ctas) // (sms * FEW_RATE[s.D] * row_tiles))   # a head's row tiles read the same keys
-    step = 1 if s.causal or s.D != 128 else 2
-    share = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step
-    rounds = (ways > 1) + (ways > 4) + (ways > 16)
-    return 3900 + (ceil_div(ctas, sms) * (share * of_keys + of_rows) + rounds * of_adding) * 4 // 7
+    return 3900 + (few_busiest(s, wgs, ways, sms) * of_keys + rounds * of_rows + adding * of_adding) * 4 // 7
 
 
 def few_ways(s, wgs, sms=SMS):
@@ -480,13 +516,15 @@ def with_lengths(c, kind):
 
 # About how long a call takes where queries are neither few nor many, in nanoseconds on an H200: a tenth off for most shapes measured.
 DECODE_RATE = {16: {64: 4600, 128: 5500, 256: 5700}, 32: {64: 3350, 128: 3580}}   # bytes of K and V in a nanosecond that 132 SMs take with so many rows
+DECODE_UNIT = {64: 3400, 128: 4400, 256: 5600}   # nanoseconds that a unit takes however few its keys are, where a CTA has several
 
 
 def decode_ns(s, c):
     """Of choose_decode's c: each 16 or 32 rows take the keys again, the first from memory."""
     team, keys, of_rows = c.tiles_per_worker, c.boxes[1], dict(c.defines)["WS_ROWS"]
-    tiles = ceil_div(c.total_tiles, c.grid[0] // team) * ceil_div(c.tiles_per_unit, team)   # of a CTA
-    return (14000 if of_rows == 32 else 6000) + max(2 * s.B * s.Hkv * s.Sk * s.D // 4200, tiles * 2 * keys * s.D * SMS // DECODE_RATE[of_rows][s.D])
+    units, tiles = ceil_div(c.total_tiles, c.grid[0] // team), ceil_div(c.tiles_per_unit, team)   # of a CTA
+    unit = tiles * 2 * keys * s.D * SMS // DECODE_RATE[of_rows][s.D]
+    return (14000 if of_rows == 32 else 6000) + max(2 * s.B * s.Hkv * s.Sk * s.D // 4200, units * max(unit, DECODE_UNIT[s.D] if units > 1 else 0))
 
 
 def choose_more(s, sms=SMS):
@@ -501,19 +539,28 @@ def stream_ns(s, c):
     return 8000 + 2 * s.B * s.Hkv * s.Sk * s.D // 3050 + rows * (750 + parts * 35 * s.D // 128)
 
 
+# Of kernels for many queries, by consumers: cycles of a tile of keys, and of a row tile's start and end. Over V as it comes, and over V^T.
+MANY = {64: {2: (1250, 1550), 4: (1910, 2700)}, 128: {2: (1600, 2900), 3: (2500, 3300)}, 256: {2: (3190, 3200)}}
+MANY_MADE = {128: {2: (1400, 3700), 3: (2430, 2900)}, 256: {2: (2500, 7000)}}
+
+
 def many_ns(s, sms=SMS):
     """Of choose_many's."""
-    if s.D == 64:
-        cycles = min(forward_f16_cycles(s, n, sms) for n in FORWARD_F16)
-    else:
-        cycles = min(forward_e4m3_cycles(s, n, sms) for n in (2, 3)) if s.D == 128 else (2400 if takes_forward_e4m3(s) else 3110) * busiest(s, 2, sms)[0]
-    return 4000 + cycles * 4 // 7   # at 1.75 GHz
+    if odd_tiles(s):
+        return 4000 + min(odd_cycles(s, sms).values()) * 4 // 7
+    made = transposes(s)
+    wgs = min(FORWARD_F16, key=lambda n: forward_f16_cycles(s, n, sms)) if s.D == 64 else e4m3_wgs(s, sms)
+    of_keys, of_rows = (MANY_MADE if made else MANY)[s.D][wgs]
+    tiles, row_tiles = busiest(s, wgs, sms)
+    if not s.causal and (s.D == 128 or s.D == 256 and made):   # two at a time
+        tiles = row_tiles * 2 * ceil_div(s.Sk, 256)
+    return 4000 + (of_keys * tiles + of_rows * row_tiles) * 4 // 7   # at 1.75 GHz
 
 
 def choose_some(s, sms=SMS):
     """More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head."""
     rows, many = s.group * s.Sq, many_ns(s, sms)
-    found = [x for x in ([choose_few(s, sms=sms)] if takes_few(s, sms) else []) if x[0] * 108 < many * 100]
+    found = [x for x in ([choose_few(s, sms=sms)] if takes_few(s, sms) else []) if x[0] * 106 < many * 100]
     if rows <= 256:
         found.append(choose_more(s, sms))
     if rows <= 64 and s.Sk > 1024:
@@ -525,8 +572,14 @@ def choose_some(s, sms=SMS):
 
 def choose_many(s, sms=SMS):
     """Many queries over many keys, by the fastest kernel that gives what is wanted."""
+    if odd_tiles(s):
+        cycles = odd_cycles(s, sms)
+        return choose_forward(s, sms=sms) if cycles[3] <= cycles[2] else choose_forward_e4m3(s, 2, sms, by_one=True)
     take = choose_forward_f16 if takes_forward_f16(s) else choose_forward_e4m3 if takes_forward_e4m3(s) else choose_forward
     return take(s, sms=sms)
+
+
+TINY_NS = {64: 6, 128: 9, 256: 15}   # of 64 rows by 128 keys
 
 
 def choose(s, sms=SMS):
@@ -539,7 +592,9 @@ def choose(s, sms=SMS):
     size = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] * (tiny.block // 128) * max(1, dict(tiny.defines)["WS_KEYS"] // 128) if tiny else 0
     small = tiny and size <= (sms if rows <= 16 else 4 * sms)
     if small and s.plain:
-        return tiny
+        # Of many CTAs a round costs what one of the kernels for many queries does, which may have fewer. (Both times are those of their launches alone.)
+        crowded = size > 2 * sms and not s.lse and 10 * (many_ns(s, sms) - 1700) < 9 * (3600 + TINY_NS[s.D] * size)
+        return choose_many(s, sms) if crowded else tiny
     if rows <= 16:
         return choose_few(s, sms=sms)[1] if few_as_decode(s, sms) else choose_decode(s, sms=sms)
     if small and (rows > 64 or s.Sk <= 1024):

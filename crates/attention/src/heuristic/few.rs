@@ -17,11 +17,13 @@ struct Consumers {
     of_rows: u64,
     /// Each time that parts are added.
     of_adding: u64,
+    /// A tile of keys, and a row tile, where a CTA has several, whose starts and ends other warps hide.
+    each: (u64, u64),
 }
 
 impl Consumers {
-    const fn new(groups: u32, of_keys: u64, alone: u64, of_rows: u64, of_adding: u64) -> Consumers {
-        Consumers { groups, of_keys, alone, of_rows, of_adding }
+    const fn new(groups: u32, of_keys: u64, alone: u64, of_rows: u64, of_adding: u64, each: (u64, u64)) -> Consumers {
+        Consumers { groups, of_keys, alone, of_rows, of_adding, each }
     }
 
     fn row_tiles(&self, s: &Shape) -> u32 {
@@ -47,22 +49,60 @@ impl Consumers {
             _ => 18,
         };
         let ctas = self.units(s) * ways;
+        let rounds = u64::from(ctas.div_ceil(sms));
+        let (of_keys, of_rows) = if ways == 1 && rounds > 1 {
+            let percent = if s.mask == Mask::Causal && s.head_dim < 256 { 107 } else { 100 };
+            (self.each.0 * percent / 100, self.each.1 * percent / 100)
+        } else {
+            (self.of_keys, self.of_rows)
+        };
         let alone = s.rows() <= 64 * (self.groups - 1);
-        let of_keys = if alone { self.of_keys * self.alone / 100 } else { self.of_keys };
+        let of_keys = if alone { of_keys * self.alone / 100 } else { of_keys };
         // A head's row tiles read the same keys.
         let bytes = u64::from(256 * s.head_dim) * u64::from(sms.min(ctas));
         let of_keys = of_keys.max(bytes / (u64::from(sms) * rate * u64::from(self.row_tiles(s))));
+        let adding = u64::from(ways > 1) + u64::from(ways > 4) + u64::from(ways > 16);
+        let cycles = self.busiest(s, ways, sms) * of_keys + rounds * of_rows + adding * self.of_adding;
+        3900 + cycles * 4 / 7
+    }
+
+    /// Tiles of keys of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first.
+    fn busiest(&self, s: &Shape, ways: u32, sms: u32) -> u64 {
+        let (rows, row_tiles) = (64 * self.groups, self.row_tiles(s));
         let step = if s.mask == Mask::Causal || s.head_dim != 128 { 1 } else { 2 };
         let share = u64::from(s.seqlen_k.div_ceil(128 * step).div_ceil(ways) * step);
-        let rounds = u64::from(ways > 1) + u64::from(ways > 4) + u64::from(ways > 16);
-        let cycles = u64::from(ctas.div_ceil(sms)) * (share * of_keys + self.of_rows) + rounds * self.of_adding;
-        3900 + cycles * 4 / 7
+        let rounds = u64::from((self.units(s) * ways).div_ceil(sms));
+        if s.mask == Mask::Full || ways > 1 || rounds == 1 {
+            return share * rounds;
+        }
+        let length = |tile: u32| {
+            let last = (s.rows().min((tile + 1) * rows) - 1) / s.group;
+            u64::from((s.seqlen_k + last + 1).saturating_sub(s.seqlen_q).div_ceil(128))
+        };
+        let lengths: Vec<u64> = (0..row_tiles).rev().map(length).collect();
+        if rounds <= 16 {
+            let of_cta = |cta: u32| {
+                (cta..self.units(s)).step_by(sms as usize).map(|t| lengths[(t % row_tiles) as usize]).sum::<u64>()
+            };
+            return (0..sms).map(of_cta).max().unwrap_or(0);
+        }
+        let apart = gcd(sms, row_tiles); // a CTA's row tiles are of as many kinds
+        let of_kind = |kind: u32| lengths.iter().skip(kind as usize).step_by(apart as usize).sum::<u64>();
+        (0..apart).map(|kind| rounds * of_kind(kind) * u64::from(apart) / u64::from(row_tiles)).max().unwrap_or(0)
     }
 }
 
-const OF_64: &[Consumers] = &[Consumers::new(2, 1150, 50, 10_400, 200), Consumers::new(4, 1800, 45, 8800, 1800)];
-const OF_128: &[Consumers] = &[Consumers::new(2, 1450, 70, 8700, 4000)];
-const OF_256: &[Consumers] = &[Consumers::new(1, 1940, 100, 11_500, 4600), Consumers::new(2, 3060, 92, 13_200, 4900)];
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+const OF_64: &[Consumers] =
+    &[Consumers::new(2, 1150, 50, 10_400, 200, (1250, 2000)), Consumers::new(4, 1800, 45, 8800, 1800, (1910, 4000))];
+const OF_128: &[Consumers] = &[Consumers::new(2, 1450, 70, 8700, 4000, (1660, 4300))];
+const OF_256: &[Consumers] = &[
+    Consumers::new(1, 1940, 100, 11_500, 4600, (2230, 7300)),
+    Consumers::new(2, 3060, 92, 13_200, 4900, (3400, 10_700)),
+];
 
 /// Whether it can run it: row-major values, scales of whole heads, no log-sum-exp; rows whose queries a product of 32 bits finds, and whose places 31 bits
 /// in 16 bytes, in slices too.
@@ -72,9 +112,10 @@ fn fits(s: &Shape) -> bool {
     s.plain && !s.packed && !s.lse && !s.wide && found
 }
 
-/// Whether it may where there are others: few rows, or no more than two row tiles for each SM, beyond which the others' order of work is the better one.
+/// Whether it may where there are others: few rows, heads in groups, whose rows it packs, or no more than two row tiles for each SM, beyond which the
+/// others' order of work is the better one.
 pub(super) fn takes(s: &Shape, sms: u32) -> bool {
-    fits(s) && (s.rows() <= 256 || s.batch * s.heads_kv * s.rows().div_ceil(128) <= 2 * sms)
+    fits(s) && (s.rows() <= 256 || s.group > 1 || s.batch * s.heads_kv * s.rows().div_ceil(128) <= 2 * sms)
 }
 
 /// Whether it reads large caches faster than decode.cu: with 9 to 16 rows, whose products are twice those of 8 there, at D 128, where each SM has a head
