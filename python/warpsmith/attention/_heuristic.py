@@ -465,7 +465,7 @@ def few_busiest(s, wgs, ways, sms=SMS):
 
 
 def few_ns(s, wgs, ways, sms=SMS):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds on an H200: 6% off in the mean over 184 launches, from 10 to 270 us (2026-11-25)."""
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds on an H200: 6% off in the mean over 184 launches, from 10 to 270 us, of one row tile a CTA; up to a tenth where it has several (2026-11-25)."""
     of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each = FEW[s.D][wgs]
     rows = s.group * s.Sq
     row_tiles = ceil_div(rows, 64 * wgs)
@@ -539,7 +539,8 @@ def stream_ns(s, c):
     return 8000 + 2 * s.B * s.Hkv * s.Sk * s.D // 3050 + rows * (750 + parts * 35 * s.D // 128)
 
 
-# Of kernels for many queries, by consumers: cycles of a tile of keys, and of a row tile's start and end. Over V as it comes, and over V^T.
+# Of kernels for many queries beside others, by consumers: cycles of a tile of keys, and of a row tile's start and end. Over V as it comes, and over V^T. (FORWARD_F16 and FORWARD_E4M3, which only choose consumers, are of longer
+# rows: what they weigh is the difference.)
 MANY = {64: {2: (1250, 1550), 4: (1910, 2700)}, 128: {2: (1600, 2900), 3: (2500, 3300)}, 256: {2: (3190, 3200)}}
 MANY_MADE = {128: {2: (1400, 3700), 3: (2430, 2900)}, 256: {2: (2500, 7000)}}
 

@@ -40,7 +40,8 @@ impl Consumers {
         MOST_WAYS.min(2 * sms / self.units(s)).min(s.seqlen_k.div_ceil(256)).max(1)
     }
 
-    /// About how long it takes, in nanoseconds on an H200: 6% off in the mean over 184 launches, from 10 to 270 us (2026-11-25).
+    /// About how long it takes, in nanoseconds on an H200: 6% off in the mean over 184 launches, from 10 to 270 us, of one row tile a CTA; up to a tenth
+    /// where it has several (2026-11-25).
     fn ns(&self, s: &Shape, ways: u32, sms: u32) -> u64 {
         // Bytes of K and V in a cycle that an SM gets from memory where all ask.
         let rate = match s.head_dim {
