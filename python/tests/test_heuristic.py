@@ -27,10 +27,10 @@ ROWS = [
     ((2, 8, 8, 2048, 2048, 128, True, True), "forward_e4m3"),
     ((2, 8, 8, 2048, 2048, 128, False, True, False, True), "forward"),   # with log-sum-exp
     ((1, 8, 8, 512, 512, 64, False, True, False, True), "tiny"),
-    ((8, 64, 2, 1, 16384, 64, False, True, False, True), "decode"),   # 32 packed rows, 16 at a time
-    ((16, 32, 8, 16, 8192, 128, True, True, False, True), "split"),   # 64, over a large cache
+    ((8, 64, 2, 1, 16384, 64, False, True, False, True), "forward"),   # 32 packed rows
+    ((16, 32, 8, 16, 8192, 128, True, True, False, True), "forward"),   # 64, over a large cache: packed
     ((8, 32, 8, 64, 4096, 128, True, True, False, True), "forward"),
-    ((1, 32, 8, 64, 4096, 128, True, True, False, True), "decode"),   # 32 row tiles of one head would leave SMs idle
+    ((1, 32, 8, 64, 4096, 128, True, True, False, True), "forward"),   # 32 row tiles of one head would leave SMs idle: packed, and their keys shared out
     ((1, 8, 8, 257, 4096, 128, True, False), "forward_e4m3"),
     ((4, 16, 16, 4096, 4096, 128, True, True, False, True), "forward"),
     ((1, 8, 8, 16384, 16384, 256, False, True), "forward_e4m3"),
@@ -42,7 +42,7 @@ ROWS = [
     ((4, 32, 8, 1024, 4096, 256, True, True), "forward_e4m3"),
     ((1, 32, 8, 1, 131072, 128, False, True), "decode"),
     ((16, 32, 8, 4, 8192, 128, True, False), "decode"),
-    ((8, 64, 2, 1, 16384, 128, False, False), "decode"),
+    ((8, 64, 2, 1, 16384, 128, False, False), "forward_e4m3"),
     ((4, 16, 16, 4096, 4096, 128, False, False), "forward_e4m3"),  # scales by block of tokens
     ((4, 16, 16, 4096, 4096, 128, False, False, False, True), "forward"),
     ((1, 8, 8, 512, 512, 64, False, False), "split"),
@@ -106,8 +106,9 @@ class Choice(unittest.TestCase):
                         without, with_lse = (h.choose(h.Shape(2, 16, 8, Sq, 4096, D, causal, plain, packed, lse)) for lse in (False, True))
                         with self.subTest(D=D, Sq=Sq, causal=causal, plain=plain, packed=packed):
                             self.assertNotIn(with_lse.file, others.values())
-                            if FEW in without.defines:
-                                self.assertTrue(plain and not packed and 16 < 2 * Sq <= 600, "few rows, and scales of whole heads")
+                            if FEW in without.defines or FEW in with_lse.defines:
+                                self.assertTrue(not packed and 16 < 2 * Sq <= 600, "few rows")
+                                self.assertEqual(with_lse.file, "forward")
                                 continue
                             other = D == 128 or plain and (D == 64 or without.transposes)
                             if with_lse.file == "forward" and other:
@@ -332,9 +333,10 @@ class Choice(unittest.TestCase):
     def test_few_rows_are_packed_and_their_keys_shared_out(self):
         # B, Hq, Hkv, Sq, Sk, D, causal -> consumers, CTAs of a row tile, row tiles of a key head
         rows = [((1, 8, 1, 128, 32768, 128, False), (2, 16, 8)), ((1, 8, 1, 512, 32768, 128, False), (2, 4, 32)), ((16, 32, 8, 16, 8192, 128, True), (2, 1, 1)),
-                ((8, 32, 8, 16, 4096, 128, True), (2, 2, 1)), ((1, 8, 1, 256, 16384, 256, False), (2, 8, 16)), ((4, 8, 8, 32, 8192, 256, True), (1, 4, 1)),
-                ((1, 8, 1, 512, 32768, 64, False), (4, 8, 16)), ((1, 16, 16, 64, 4096, 64, True), (2, 8, 1))]
-        shared = {(64, 2): 135168, (64, 4): 152576, (128, 2): 202048, (256, 1): 215584, (256, 2): 199456}
+                ((8, 32, 8, 16, 4096, 128, True), (2, 1, 1)), ((1, 8, 1, 256, 16384, 256, False), (2, 8, 16)), ((4, 8, 8, 32, 8192, 256, True), (1, 4, 1)),
+                ((1, 8, 1, 512, 32768, 64, False), (4, 8, 16)), ((1, 16, 16, 64, 4096, 64, True), (2, 4, 1))]
+        shared = {(False, 64, 2): 135168, (False, 64, 4): 152576, (False, 128, 2): 202048, (False, 256, 1): 215584, (False, 256, 2): 199456,
+                  (True, 64, 2): 99584, (True, 128, 2): 197888, (True, 256, 1): 213504, (True, 256, 2): 230144}   # by forward.cu
         for shape, (wgs, ways, row_tiles) in rows:
             s = h.Shape(*shape)
             c, defines = h.choose(s), dict(h.choose(s).defines)
@@ -345,8 +347,14 @@ class Choice(unittest.TestCase):
                 self.assertEqual(c.grid, (min(ctas, h.SMS), 1, 1))
                 # f16 outputs of 64 rows a consumer, and four floats a thread; a counter for each warp
                 self.assertEqual((4 * c.partial_floats, c.units), (ctas * wgs * 64 * s.D * 2 + ctas * wgs * 128 * 16, ctas * wgs * 4) if ways > 1 else (0, 0))
-                self.assertEqual(c.shared_bytes, shared[s.D, wgs])
-                for other in (dict(plain=False), dict(lse=True), dict(packed=True), dict(packed=True, wide=True)):
+                self.assertEqual(c.shared_bytes, shared[c.file == "forward", s.D, wgs])
+                # Scales by block: of two kernels one takes them, with 16 scales of tiles of K and of V. Log-sum-exps are forward.cu's.
+                for other in (dict(plain=False), dict(lse=True), dict(plain=False, lse=True)):
+                    c = h.choose(h.Shape(*shape, **other))
+                    self.assertIn(FEW, c.defines)
+                    self.assertEqual((c.file, ("WS_BLOCKS", 1) in c.defines), ("forward" if "lse" in other or s.D == 64 else "forward_e4m3", "plain" in other))
+                    self.assertEqual(c.shared_bytes, shared[c.file == "forward", s.D, dict(c.defines)["WS_WGS"]] + 64 * ("plain" in other))
+                for other in (dict(packed=True), dict(packed=True, wide=True)):
                     self.assertNotIn(FEW, h.choose(h.Shape(*shape, **other)).defines)
 
     def test_grouped_heads_whose_queries_leave_row_tiles_half_empty_are_packed(self):
@@ -412,7 +420,8 @@ class Choice(unittest.TestCase):
     def test_rows_at_a_time(self):
         for shape, of_rows in (((1, 32, 8, 2, 8192, 128), 8), ((1, 32, 8, 3, 8192, 128), 16), ((1, 32, 8, 8, 8192, 128), 16), ((16, 32, 8, 8, 8192, 128), 32), ((8, 64, 8, 8, 8192, 64), 32),
                                ((16, 16, 2, 4, 8192, 256), 16)):
-            c = h.choose(h.Shape(*shape, True, lse=True))
+            s = h.Shape(*shape, True, lse=True)
+            c = h.choose(s) if s.group * s.Sq <= 16 else h.choose_more(s)[1]
             self.assertEqual((c.file, dict(c.defines)["WS_ROWS"]), ("decode", of_rows), shape)
 
     def test_every_launch_is_possible(self):

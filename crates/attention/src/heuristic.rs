@@ -117,6 +117,11 @@ impl Choice {
 /// The kernel that we would run on a Hopper device of so many SMs. Packed V is taken by those for many queries over many keys
 /// alone; [`packed_fits`] says where that is what to run.
 pub fn choose(s: &Shape, sms: u32) -> Choice {
+    choose_with(s, sms, true)
+}
+
+/// `few`: few.cuh may where there are others.
+fn choose_with(s: &Shape, sms: u32, few: bool) -> Choice {
     if s.packed {
         return choose_many(s, sms);
     }
@@ -128,10 +133,9 @@ pub fn choose(s: &Shape, sms: u32) -> Choice {
         (Some((size, _)), _) if s.plain && crowded(s, size, sms) => choose_many(s, sms),
         (Some((_, tiny)), _) if s.plain => tiny,
         (_, 0..=8) => choose_decode(s, 8, sms),
-        (_, 9..=16) if few::takes_as_decode(s, sms) => few::choose(s, sms).1,
+        (_, 9..=16) if few::takes_as_decode(s, sms) => few::choose_as_decode(s, sms).1,
         (_, 9..=16) => choose_decode(s, 16, sms),
-        (Some(_), _) if rows > 64 || s.seqlen_k <= 1024 => choose_split(s),
-        _ => choose_some(s, sms),
+        (small, _) => choose_some(s, sms, few, small.is_some()),
     }
 }
 
@@ -152,21 +156,29 @@ fn crowded(s: &Shape, size: u64, sms: u32) -> bool {
     size > u64::from(2 * sms) && !s.lse && 10 * (many_ns(s, sms) - 1700) < 9 * (3600 + ns * size)
 }
 
-/// More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head.
-fn choose_some(s: &Shape, sms: u32) -> Choice {
+/// More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head. `small`: tiny.cu would
+/// fit, did it take scales by block.
+fn choose_some(s: &Shape, sms: u32, few: bool, small: bool) -> Choice {
     let rows = s.rows();
     let many = many_ns(s, sms);
-    let few = few::takes(s, sms).then(|| few::choose(s, sms)).filter(|(ns, _)| ns * 106 < many * 100);
+    let few = (few && few::takes(s, sms)).then(|| few::choose(s, sms)).filter(|(ns, _)| ns * 106 < many * 100);
     let more = (rows <= 256).then(|| choose_more(s, sms));
-    let stream = (rows <= 64 && s.seqlen_k > 1024).then(|| choose_stream(s, sms));
-    let stream = stream.map(|choice| (stream_ns(s, &choice), choice));
-    let fastest = [few, more, stream].into_iter().flatten().min_by_key(|(ns, _)| *ns);
+    let split = (small && (rows > 64 || s.seqlen_k <= 1024)).then(|| choose_split(s));
+    let split = split.map(|choice| (split_ns(s, &choice, sms), choice));
+    let fastest = [few, more, split].into_iter().flatten().min_by_key(|(ns, _)| *ns);
     fastest.filter(|(ns, _)| *ns < many).map_or_else(|| choose_many(s, sms), |(_, choice)| choice)
 }
 
 /// Bytes of K and V.
 fn cache_bytes(s: &Shape) -> u64 {
     2 * u64::from(s.batch * s.heads_kv) * u64::from(s.seqlen_k) * u64::from(s.head_dim)
+}
+
+/// Every way of [`choose_more`]: which of them is the fastest depends on the card, so a build has all.
+pub(crate) fn decodes(s: &Shape, sms: u32) -> Vec<Choice> {
+    let by: &[u32] = if s.head_dim < 256 { &[16, 32] } else { &[16] };
+    let by = if s.packed || !(17..=256).contains(&s.rows()) { &[] } else { by };
+    by.iter().map(|rows| choose_decode(s, *rows, sms)).collect()
 }
 
 /// Decode of more than 16 packed rows: 16 at a time, or 32, which want more room and have a longer end. With its time.
@@ -184,11 +196,11 @@ fn choose_more(s: &Shape, sms: u32) -> (u64, Choice) {
 fn decode_ns(s: &Shape, of_rows: u32, c: &Choice) -> u64 {
     // Bytes in a nanosecond that 132 SMs take with so many rows; and its beginning and end.
     let (rate, ends) = match (of_rows, s.head_dim) {
-        (32, 64) => (3350, 14_000),
-        (32, _) => (3580, 14_000),
-        (_, 64) => (4600, 6000),
-        (_, 128) => (5500, 6000),
-        _ => (5700, 6000),
+        (32, 64) => (2900, 14_000),
+        (32, _) => (3200, 14_000),
+        (_, 64) => (3700, 4500),
+        (_, 128) => (4400, 6000),
+        _ => (3900, 8000),
     };
     let (team, keys) = (c.tiles_per_worker, c.boxes.map_or(0, |(_, keys)| keys));
     // Of a CTA: units, and what one takes, which is so much however few its keys are.
@@ -204,16 +216,46 @@ fn decode_ns(s: &Shape, of_rows: u32, c: &Choice) -> u64 {
     ends + (cache_bytes(s) / 4200).max(units * unit)
 }
 
-/// The same of [`choose_stream`]'s: one warpgroup adds a unit's parts.
-fn stream_ns(s: &Shape, c: &Choice) -> u64 {
-    let parts = u64::from(c.tiles_per_unit.div_ceil(c.tiles_per_worker));
-    8000 + cache_bytes(s) / 3050 + u64::from(s.rows()) * (750 + parts * 35 * u64::from(s.head_dim) / 128)
+/// The same of [`choose_split`]'s, with scales by block: rounds of CTAs, each warpgroup's tiles of keys one after the other.
+fn split_ns(s: &Shape, c: &Choice, sms: u32) -> u64 {
+    let (begin, of_rows, of_keys) = match s.head_dim {
+        64 => (400, 0, 4600),
+        128 => (0, 5650, 2400),
+        _ => (800, 4050, 2150),
+    };
+    let ctas = c.grid.iter().product::<u32>();
+    let tiles = s.seqlen_k.div_ceil(c.instance.define("WS_KEYS") * c.instance.define("WS_WGS"));
+    begin + u64::from(ctas.div_ceil(sms)) * (of_rows + of_keys * u64::from(tiles))
+}
+
+/// The same of [`choose_many`]'s with a log-sum-exp or scales by block: by forward.cu, or at D 128 with those scales forward_e4m3.cu.
+fn exact_ns(s: &Shape, sms: u32) -> u64 {
+    let choice = choose_many(s, sms);
+    let (exact, groups) = (choice.instance.file == "forward", choice.instance.define("WS_WGS"));
+    let (of_keys, of_rows) = match (s.head_dim, exact, transposes(s), groups) {
+        (64, _, _, 2) => (1870, 0),
+        (64, _, _, 3) => (2100, 2400),
+        (64, ..) => (2850, 3400),
+        (128, true, false, _) => (2600, 2850),
+        (128, true, true, _) => (2540, 4900),
+        (128, false, false, 2) => (1770, 2050),
+        (128, false, false, _) => (2500, 3800),
+        (128, false, true, 2) => (1870, 3460),
+        (128, false, true, _) => (2330, 5480),
+        (_, _, false, _) => (2860, 3800),
+        (_, _, true, _) => (2750, 5350),
+    };
+    let (tiles, row_tiles) = busiest(s, groups, sms);
+    4000 + (of_keys * tiles + of_rows * row_tiles) * 4 / 7
 }
 
 /// The same of [`choose_many`]'s, at 1.75 GHz.
 fn many_ns(s: &Shape, sms: u32) -> u64 {
     if odd::takes(s) {
         return 4000 + odd::least_cycles(s, sms) * 4 / 7;
+    }
+    if s.lse || !s.plain {
+        return exact_ns(s, sms);
     }
     let made = transposes(s);
     let groups = if s.head_dim != 64 {
@@ -256,17 +298,17 @@ fn choose_many(s: &Shape, sms: u32) -> Choice {
 
 /// Whether packed values are worth their kernel: where row-major ones with a scale for each head and a log-sum-exp would get it too.
 pub fn packed_fits(s: &Shape, sms: u32) -> bool {
-    choose(&Shape { plain: true, packed: false, lse: true, wide: false, ..*s }, sms).instance.file == "forward"
+    choose_with(&Shape { plain: true, packed: false, lse: true, wide: false, ..*s }, sms, false).instance.file
+        == "forward"
 }
 
-fn split_defines(s: &Shape, keys: u32, groups: u32, stages: u32, stream: u32, poly: u32) -> Vec<(&'static str, u32)> {
+fn split_defines(s: &Shape, keys: u32, groups: u32, stages: u32, poly: u32) -> Vec<(&'static str, u32)> {
     vec![
         ("WS_D", s.head_dim),
         ("WS_KEYS", keys),
         ("WS_WGS", groups),
         ("WS_STAGES", stages),
         ("WS_CAUSAL", s.causal()),
-        ("WS_STREAM", stream),
         ("WS_POLY", poly),
     ]
 }
@@ -282,7 +324,7 @@ fn choose_split(s: &Shape) -> Choice {
     let stages = if s.seqlen_k.div_ceil(keys) <= groups { 1 } else { 2 };
     let shared = (groups * group_bytes(s.head_dim, keys, stages)).max(groups * 512 + groups * s.head_dim * 256);
     let grid = [s.rows().div_ceil(64), s.heads_kv, s.batch];
-    Choice::new("split", split_defines(s, keys, groups, stages, 0, 2), grid, groups * 128, shared)
+    Choice::new("split", split_defines(s, keys, groups, stages, 2), grid, groups * 128, shared)
 }
 
 /// One tile of keys for each CTA of a cluster, with scales of a whole head, where that fits.
@@ -342,21 +384,6 @@ fn choose_tiny(s: &Shape, sms: u32) -> Option<Choice> {
     let mut choice = Choice::new("tiny", defines, grid, groups * 128, shared);
     choice.boxes = Some(if folded { (64, 128) } else { (64 * groups, keys) });
     Some(choice)
-}
-
-/// What workers on equal shares of all tiles need.
-fn shared_out(choice: &mut Choice, s: &Shape, keys: u32, share: u32) -> u32 {
-    let per_unit = s.seqlen_k.div_ceil(keys);
-    choice.tiles_per_unit = per_unit;
-    choice.tiles_per_worker = share;
-    choice.units = s.batch * s.heads_kv;
-    choice.total_tiles = per_unit * choice.units;
-    choice.total_tiles.div_ceil(share)
-}
-
-fn partial_floats(s: &Shape, workers: u32) -> u64 {
-    let rows = u64::from(s.rows());
-    2 * u64::from(workers) * (2 * ((rows + 1) & !1) + rows * u64::from(s.head_dim))
 }
 
 /// Few queries over long caches: at most `rows` packed rows to a unit, 8, 16 or, up to D 128, 32.
@@ -430,24 +457,6 @@ fn decode_team(units: u32, per_unit: u32, warps: u32, sms: u32) -> u32 {
         }
     }
     best
-}
-
-/// Keys over the whole grid: few queries, many keys. At most 64 packed rows.
-fn choose_stream(s: &Shape, sms: u32) -> Choice {
-    let (keys, groups, stages) = match s.head_dim {
-        64 => (128, 3, 4),
-        128 => (64, 3, 4),
-        _ => (64, 2, 3),
-    };
-    let total = s.seqlen_k.div_ceil(keys) * s.batch * s.heads_kv;
-    let share = total.div_ceil(sms * groups);
-    let shared = groups * group_bytes(s.head_dim, keys, stages) + 64;
-    let defines = split_defines(s, keys, groups, stages, 1, 0);
-    let mut choice = Choice::new("split", defines, [0, 1, 1], groups * 128, shared);
-    let ctas = shared_out(&mut choice, s, keys, share).div_ceil(groups);
-    choice.grid[0] = ctas;
-    choice.partial_floats = partial_floats(s, ctas * groups);
-    choice
 }
 
 /// Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles.

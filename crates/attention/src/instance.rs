@@ -22,6 +22,11 @@ impl Instance {
         name
     }
 
+    /// What a define is set to; 0 where it is not.
+    pub(crate) fn define(&self, name: &str) -> u32 {
+        self.defines.iter().find(|(n, _)| *n == name).map_or(0, |(_, value)| *value)
+    }
+
     /// The kernel's name in its module.
     pub fn entry(&self) -> String {
         format!("attention_{}", self.file)
@@ -34,7 +39,7 @@ pub fn instances() -> Vec<Instance> {
     let lengths_q = [1, 4, 16, 17, 64, 100, 300, 512, 1000, 2048, 5000];
     let lengths_k = [1, 64, 100, 129, 257, 500, 512, 1000, 1025, 2048, 5000, 20_000];
     for head_dim in [64, 128, 256] {
-        for batch in [1, 2, 8, 64] {
+        for batch in [1, 2, 8, 64, 512] {
             for (heads_kv, group) in [(1, 1), (2, 1), (8, 1), (16, 1), (1, 4), (8, 4), (2, 8), (1, 5)] {
                 for seqlen_q in lengths_q {
                     for seqlen_k in lengths_k {
@@ -63,6 +68,9 @@ pub fn instances() -> Vec<Instance> {
                                         before.insert(heuristic::transposition(&shape).instance);
                                     }
                                     found.insert(choice.instance);
+                                    found.extend(
+                                        heuristic::decodes(&shape, heuristic::SMS).into_iter().map(|c| c.instance),
+                                    );
                                 }
                             }
                         }

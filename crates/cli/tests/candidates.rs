@@ -333,7 +333,7 @@ fn the_kernels_of_few_queries_are_right_on_plain_products() {
         ("gate_any_ragged_plain.cu", "wide heads", &["--shapes", "2x2x1x40x200x256", "--mask", "causal", "--sweep"], 6),
         (
             "gate_any_split_plain.cu",
-            "keys over warpgroups, over the grid",
+            "keys over warpgroups",
             &[
                 "--shapes",
                 "2x4x2x9x700x64,1x2x1x30x300x256",
@@ -345,7 +345,7 @@ fn the_kernels_of_few_queries_are_right_on_plain_products() {
                 "block",
                 "--sweep",
             ],
-            6,
+            4,
         ),
     ];
     shipped_pass(&rows);
@@ -358,9 +358,36 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
     const CODES: &str = "gate_any_forward_e4m3_few_plain.cu";
     const CODES_LENGTHS: &str = "gate_any_forward_e4m3_few_lengths_plain.cu";
     const CODES_VARLEN: &str = "gate_any_forward_e4m3_few_varlen_plain.cu";
+    const CODES_BLOCKS: &str = "gate_any_forward_e4m3_few_blocks_plain.cu";
+    const EXACT: &str = "gate_any_forward_few_plain.cu";
+    const EXACT_BLOCKS: &str = "gate_any_forward_few_blocks_plain.cu";
     const F16: &str = "gate_any_forward_f16_few_plain.cu";
     const F16_VARLEN: &str = "gate_any_forward_f16_few_varlen_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 10] = [
+    let rows: [(&str, &str, &[&str], usize); 14] = [
+        (
+            EXACT,
+            "a log-sum-exp of shares of keys, queries that see nothing",
+            &["--shapes", "2x6x2x12x500x128,1x4x2x200x90x64", "--mask", "causal", "--sweep"],
+            4,
+        ),
+        (
+            EXACT,
+            "shares without keys, new maxima",
+            &["--shapes", "1x3x1x5x150x256,1x4x1x40x700x64", "--dist", "needles,outliers"],
+            8,
+        ),
+        (
+            EXACT_BLOCKS,
+            "scales by block, many row tiles",
+            &["--shapes", "1x3x1x230x200x128,2x2x1x9x300x256", "--scales", "block"],
+            4,
+        ),
+        (
+            CODES_BLOCKS,
+            "scales by block, queries that see nothing",
+            &["--shapes", "1x3x1x230x200x128,1x4x2x100x40x256", "--scales", "block", "--mask", "causal"],
+            2,
+        ),
         (
             CODES,
             "row tiles of several heads, queries that see nothing",

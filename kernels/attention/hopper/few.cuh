@@ -1,4 +1,4 @@
-// kFew: few rows of queries over many keys, for forward_f16.cu and forward_e4m3.cu. Row r of a key head is query r / group of query head r % group of its group: so a row tile has as many rows as there
+// kFew: few rows of queries over many keys, for forward_f16.cu, forward_e4m3.cu and forward.cu. Row r of a key head is query r / group of query head r % group of its group: so a row tile has as many rows as there
 // are, K and V are read once for all of them, and behind the mask they see nearly the same; p.tiles_per_worker CTAs share out a row tile's keys, and the last of them to come adds what they have. Sequences of lengths that only the device knows come this way too, however long: in caches or pages (WS_LENS 1), or one behind another (2).
 //
 // Comes within forward_work.cuh. Wants p.row_tiles row tiles of a key head, scratch for each CTA of each row tile in p.partial (D / 4 + 4 floats for each thread of its consumers) and in p.arrived
@@ -101,6 +101,12 @@ WS_DEV i32 few_clear_keys(const Params& p, const Work& w, i32 group_row) {
     return WS_CAUSAL ? min(keys, keys - n + few_query(w, group_row) + 1) : keys;
 }
 
+// A packed row sees so many keys.
+WS_DEV i32 few_seen(const Params& p, const Work& w, i32 row) {
+    const i32 keys = few_keys(p, w);
+    return WS_CAUSAL ? min(keys, keys - few_queries(p, w) + few_query(w, row) + 1) : keys;
+}
+
 // The t-th share of a row tile's keys of all: its sequence, key head and first row.
 #if WS_LENS == 2
 WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
@@ -178,7 +184,7 @@ WS_DEV void few_bring_rows(const Params& p, const Work& w, u32 q, u32 factors, u
     const float* scales = p.q_scale + w.b * p.qs_b + w.head * p.qs_h;
     const u8* from = p.q + (kVarlen ? w.first_q * p.q_s : w.b * p.q_b) + w.head * p.q_h;
     const i32 n = few_queries(p, w);
-    const float c = load_f32(p.k_scale + w.b * p.ks_b + w.head / p.group * p.ks_h) * p.softmax_scale_log2;
+    const float c = (kBlocks ? 1.0f : load_f32(p.k_scale + w.b * p.ks_b + w.head / p.group * p.ks_h)) * p.softmax_scale_log2;   // kBlocks: K's scale is a tile's
     const u32 chunk = lane % kLanes, among = lane / kLanes;
     float scale[kEach];   // asked for all at once
 #pragma unroll
@@ -199,7 +205,7 @@ WS_DEV void few_bring_rows(const Params& p, const Work& w, u32 q, u32 factors, u
     }
     cp_async_arrive(bar);
 #pragma unroll
-    for (i32 i = 0; i < kEach; ++i) store_shared_f32(factors + 4 * (lane + 32 * i), score_factor(c * scale[i]));
+    for (i32 i = 0; i < kEach; ++i) store_shared_f32(factors + 4 * (lane + 32 * i), kBlocks ? c * scale[i] : score_factor(c * scale[i]));
 }
 
 // The same in the output: which of its rows, or less than 0.
@@ -222,10 +228,10 @@ WS_DEV float over(float x, float sum) { return sum == 0.0f ? 0.0f : x * rcp(sum)
 
 constexpr i32 kFan = 4;   // parts that one warp adds
 
-// Leaves a thread's outputs, relative to 2^top, for whoever comes last of the warps that share the row tile's keys, kFan by kFan and then what those have added, always in the order of keys: true for the warp
+// Leaves a thread's outputs, relative to 2^top (which become those of all), for whoever comes last of the warps that share the row tile's keys, kFan by kFan and then what those have added, always in the order of keys: true for the warp
 // that has all of them. p.arrived: a counter for each part, by warps. One CTA's reading bounds this (64 bytes a cycle from the L2), which is why few are added at a time and outputs are narrow.
 template <i32 N>
-WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thread, float (&o)[N], float top0, float top1) {
+WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thread, float (&o)[N], float& top0, float& top1) {
     using Part = FewPart<N>;
     const i32 splits = p.tiles_per_worker, unit = kVarlen ? w.unit : head / p.group * p.row_tiles + w.first_row / ROWS;
     uint4* parts = reinterpret_cast<uint4*>(p.partial) + static_cast<i64>(unit) * splits * (Part::kQuads * Part::kThreads) + group * 128 + thread;

@@ -10,6 +10,7 @@
 //     warp 2:     v_empty -> TMA V -> v_full
 //     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
 //     WS_PACKED: V comes transposed (by pack_kv or transpose.cu), and nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full
+//     WS_FEW: row tiles of packed rows, whose Q a warp copies row by row beside a factor for each (few.cuh); with any scales, and the log-sum-exp that the kernels with scores in f16 do not know
 //     consumers:  q_full | k_full -> S = Q K^T -> k_empty | softmax in registers | vt_full -> T = P V -> vt_empty | O = O a + T
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile (WS_TURNS: in a fixed order). Keys run from last to
 //   first, but for one tile that all rows see, which comes before all.
@@ -29,7 +30,11 @@
 //   scores by two products 499 to 502, 1862 to 1869; one slot of Q and four of K 490 to 510, 1816 to 1877.
 //   Overlap inside of a warpgroup (halves of a tile with scores of their own, values over 512 keys, nothing under way between rounds of two tiles; not serialised): cycles for 64 rows and a tile
 //   1,024 instead of 918 at D 128 (two consumers), 730 instead of 723 at D 64 (three): the two or three that are left exponentiate at the same time.
-// Measured: docs/ledger.md. Comes from: split.cu.
+//   Over few keys, 2026-11-25 (docs/ledger-shapes.md): outputs by bulk copies out of Q's room, so that no consumer waits for its stores, 0.98 to 1.02 times as fast; sixteen bytes a lane instead of eight
+//   alike (no stores at all 5 to 8% faster: it is their bytes); Q's room given back before the wait for V^T 1% slower behind the mask; the next row tile looked up ahead at D 64 and 128 up to 4% slower.
+//   WS_FEW, H100, 2026-11-25: without turns 2 to 8% slower where two consumers work (19x64-8x46x603x256 70.4 us instead of 69.1, 29x64-8x22x7221x64 237.7 instead of 219.5; D 64 causal alike); a tile's
+//   scores by one product at D 64 and 128 1 to 3% slower; one tile's maxima for references without a mask: the last tile may hold few keys, and then all of the next one is made again (49x64-16x132x132x256 512 us, where the kernel for many queries has 280).
+// Measured: docs/ledger.md, docs/ledger-shapes.md. Comes from: split.cu.
 #include "params.cuh"
 #include "scale.cuh"
 #include "softmax.cuh"
@@ -74,6 +79,9 @@
 #ifndef WS_WIDEQ
 #define WS_WIDEQ 0   // with WS_PACKED: p.q is of 16 bits, bf16 or f16 as the output is, and each of its rows gets a power of two of its own beside q_scale, which may be null
 #endif
+#ifndef WS_FEW
+#define WS_FEW 0   // row tiles are of packed rows of a key head, and CTAs may share out their keys: few.cuh
+#endif
 #ifndef WS_QSTAGES
 #define WS_QSTAGES (WS_D == 256 && (WS_CAUSAL || !WS_PACKED) || WS_WIDEQ ? 1 : 2)
 #endif
@@ -94,11 +102,12 @@ constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is mult
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false, kWideQ = WS_WIDEQ, kFew = false, kOwnQ = kWideQ, kLens = false;
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = false;
 static_assert(kPacked && !kSerial || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
-static_assert(WGS >= 2 && WGS <= 4, "two to four consumers");
+static_assert(WGS >= (kFew && D == 256 ? 1 : 2) && WGS <= 4, "two to four consumers; one of few rows at head dimension 256");
+static_assert(!kFew || (!kPacked && !kSerial && !kKeep && WGS <= 2), "few rows take V as it comes, by one consumer or two");
 constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D;
 constexpr i32 kQStages = WS_QSTAGES, kStages = WS_KSTAGES, kVtStages = WS_VSTAGES;
@@ -106,7 +115,7 @@ constexpr i32 kVStages = kPacked ? 0 : 2;
 static_assert(kQStages >= 1 && kQStages <= 2 && kStages <= 8 && kVtStages <= 8, "stages: room for barriers");
 constexpr i32 kTransposers = 2, kWhole = 1;   // warps; tiles of keys at a time
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
-constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : 232, kProducerRegisters = WGS == 2 ? 40 : 32;
+constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : kFew && D != 256 ? 216 : 232, kProducerRegisters = kFew && (D != 256 || WGS == 1) ? 72 : WGS == 2 ? 40 : 32;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V^T | barriers.
@@ -114,7 +123,8 @@ constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVtBytes 
 // Then, with kBlocks, the scales of the last tiles of K and of V: more than are under way, as a tile may wait in two rings.
 constexpr u32 kBarsRoom = kStages > 4 || kVtStages > 4 ? 8 : 4, kScales = kBars + (kBarsRoom == 4 ? 256 : 512), kScaleSlots = 8;
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
-constexpr u32 kSharedBytes = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0);
+constexpr u32 kFactors = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kFactorBytes = kFew ? 4 * ROWS : 0;   // then, with kFew, a factor for each row of each slot of Q
+constexpr u32 kSharedBytes = kFactors + kQStages * kFactorBytes;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 #include "forward_work.cuh"
@@ -162,7 +172,7 @@ constexpr float kShift = 3.0f;       // 32 equal keys of a thread sum to 256: ce
 constexpr float kLargest = 448.0f;
 
 struct Consumer {
-    float o[D / 2];
+    float o[D / 2 + (kFew ? 2 : 0)];   // kFew: each row's sum behind it, for who adds
     // The reference is kept in what exponents are made of alone (two registers fewer, and c may be another one for each tile): it is kShift - bias,
     // and minus infinity where no key was seen.
     float sum0, sum1, c0, c1, bias0, bias1;   // c0 and c1 are one but for kWideQ
@@ -333,6 +343,7 @@ struct Scales {
 
 WS_DEV Scales scales_of(const Params& p, const Work& w) {
     const i32 kv_head = w.head / p.group;
+    if (kFew) return {0.0f, 0.0f, load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h)};   // rows have factors of their own
     return {load_f32(p.q_scale + w.b * p.qs_b + w.head * p.qs_h), load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h), load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h)};
 }
 
@@ -358,12 +369,13 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         Consumer me;
         me.reset();
         float q_factor = 0.0f, q_factor1 = 0.0f;   // 64 rows lie in one block of tokens; the second one is kWideQ's
-        if (kAhead) me.c0 = me.c1 = score_factor(scales.q * scales.k * p.softmax_scale_log2);
+        if (kFew) me.c0 = me.c1 = 0.0f;   // they come with Q
+        else if (kAhead) me.c0 = me.c1 = score_factor(scales.q * scales.k * p.softmax_scale_log2);
         else if (kWideQ && !p.q_scale) q_factor = p.softmax_scale_log2;
         else if (kBlocks) q_factor = load_f32(p.q_scale + w.b * p.qs_b + w.head * p.qs_h + (min(group_row, p.Sq - 1) >> 7) * p.qs_t) * p.softmax_scale_log2;
         else me.c0 = me.c1 = score_factor(p.q_scale[w.b * p.qs_b + w.head * p.qs_h] * p.k_scale[w.b * p.ks_b + kv_head * p.ks_h] * p.softmax_scale_log2);
         if (w.tiles > 0) {
-            const i32 mine = tiles_seen(p, w, group_row), clear = clear_keys(p, group_row);
+            const i32 mine = tiles_seen(p, w, group_row), clear = kFew ? few_clear_keys(p, w, group_row) : clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + group * 64 * D;
             const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             if (kWideQ) {
@@ -378,6 +390,12 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 if (work_of(p, i + 1, next)) prefetch_rows(p, next.b * p.Hq + next.head, next.first_row + 64 * group + 16 * warp, 16, lane);
             } else {
                 mbarrier_wait(bars.q_full(q.slot), q.phase);
+                if (kFew) {
+                    fence_async_shared();   // rows came by ordinary copies
+                    const u32 factors = base + kFactors + q.slot * kFactorBytes + 4 * (group * 64 + 16 * warp + lane / 4);
+                    q_factor = me.c0 = load_shared_f32(factors);
+                    q_factor1 = me.c1 = load_shared_f32(factors + 32);
+                }
             }
             float all[KEYS / 2], x[kKeep ? D / 64 : 1][32];
             float(&s)[2][KEYS / 4] = *reinterpret_cast<float(*)[2][KEYS / 4]>(all);
@@ -394,8 +412,9 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 io.wait_k(n);
                 LAP(0);
                 if (j == 0) io.await_turn();
-                if (WS_CAUSAL && t >= mine) {
+                if (kFew ? mine == 0 : WS_CAUSAL && t >= mine) {
                     io.pass_turn();
+                    if (kFew) __syncwarp();   // a group without rows passes over all tiles: no lane may lag by two phases
                     io.release_k(n);
                     io.wait_vt(n);
                     io.release_vt(n);
@@ -416,7 +435,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                                     WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk, j < WS_LOOKS, masked, q_factor, bars.k_scale(number(n))};
                     weigh_in_halves(me, tile, s[0], pr, t0, t1);
                 } else {
-                    if (kBlocks && !kScaleLate) me.c0 = me.c1 = score_factor(q_factor * io.k_scale(n));
+                    if (kBlocks && !kScaleLate) {
+                        const float k_scale = io.k_scale(n);
+                        me.c0 = score_factor(q_factor * k_scale);
+                        me.c1 = kFew ? score_factor(q_factor1 * k_scale) : me.c0;
+                    }
                     if (kWide) {
                         issue_scores_wide(all, q_desc, k_desc);
                     } else {
@@ -427,7 +450,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     if (kBlocks && kScaleLate) {   // while the scores are made
                         const float k_scale = io.k_scale(n);
                         me.c0 = score_factor(q_factor * k_scale);
-                        me.c1 = kWideQ ? score_factor(q_factor1 * k_scale) : me.c0;
+                        me.c1 = kWideQ || kFew ? score_factor(q_factor1 * k_scale) : me.c0;
                     }
                     wgmma_wait<kWide ? 0 : 1>();
                     pin(s[0]);
@@ -440,6 +463,10 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     };
                     auto hide = [&](i32 half) {
                         const i32 seen = p.Sk - p.Sq + row0 + 1, first_key = t * KEYS + half * (KEYS / 2) + 2 * static_cast<i32>(lane4);
+                        if (kFew) {
+                            mask_keys(s[half], first_key, few_seen(p, w, row0), few_seen(p, w, row0 + 8));
+                            return;
+                        }
                         mask_keys(s[half], first_key, WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
                     };
                     if (j >= WS_LOOKS) {
@@ -535,25 +562,45 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             }
         }
 
-        const i64 own_at = kAhead ? (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq : 0;
+#if WS_FEW
+        const Work done = w;   // whose outputs these are
+#endif
+        const i64 own_at = kAhead && !kFew ? (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq : 0;
         if (kAhead) {
             more = work_of(p, i + 1, w);
             scales = scales_of(p, w);   // of this one again where there is no other
         }
         const i32 row1 = row0 + 8;
         const float all0 = quad_sum(me.sum0), all1 = quad_sum(me.sum1);   // before the choice: a shuffle under a condition that differs between lanes never returns
-        const float sum0 = me.unseen0() ? 0.0f : all0, sum1 = me.unseen1() ? 0.0f : all1;
+        float sum0 = me.unseen0() ? 0.0f : all0, sum1 = me.unseen1() ? 0.0f : all1;
+#if WS_FEW
+        constexpr float kLowest = -1e30f;   // the reference of a row that has seen no key: finite, as others are taken from it
+        const i32 head = done.b * p.Hq + done.head;
+        float top0 = me.unseen0() ? kLowest : -me.bias0, top1 = me.unseen1() ? kLowest : -me.bias1;
+        me.o[D / 2] = sum0, me.o[D / 2 + 1] = sum1;
+        if (!few_add(p, done, head, group, thread, me.o, top0, top1)) continue;
+        sum0 = me.o[D / 2], sum1 = me.o[D / 2 + 1], me.bias0 = -top0, me.bias1 = -top1;
+#endif
         float f0 = sum0 > 0.0f ? v_scale * rcp(sum0) : 0.0f, f1 = sum1 > 0.0f ? v_scale * rcp(sum1) : 0.0f;
         if (kPacked && kBlocks) {   // V's mean, for rows that see a key
             add_mean(p, me.o, static_cast<i64>(w.b) * p.Hkv + kv_head, lane4, f0, f1, sum0 > 0.0f, sum1 > 0.0f);
             f0 = f1 = 1.0f;
         }
+#if WS_FEW
+        const i64 at0 = few_out_row(p, done, head, row0), at1 = few_out_row(p, done, head, row1);
+        store_few<4>(p, me.o, at0, at1, lane4, f0, f1);
+        if (p.lse && lane4 == 0) {
+            if (at0 >= 0) p.lse[at0] = sum0 > 0.0f ? (lg2(sum0) - me.bias0) * kLn2 : kNegInf;
+            if (at1 >= 0) p.lse[at1] = sum1 > 0.0f ? (lg2(sum1) - me.bias1) * kLn2 : kNegInf;
+        }
+#else
         const i64 at = kAhead ? own_at : (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
         store_rows<4>(p, me.o, at, row0, lane4, f0, f1);
         if (p.lse && lane4 == 0) {
             if (row0 < p.Sq) p.lse[at + row0] = sum0 > 0.0f ? (lg2(sum0) - me.bias0) * kLn2 : kNegInf;
             if (row1 < p.Sq) p.lse[at + row1] = sum1 > 0.0f ? (lg2(sum1) - me.bias1) * kLn2 : kNegInf;
         }
+#endif
     }
 #if WS_TRACE
     const u64 ended = nanoseconds();
@@ -562,7 +609,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 }
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
-    attention_forward(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+    attention_forward(const __grid_constant__ FewParams p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map) {
     auto transpose = [](u32 from, u32 to, u32 warp, u32 lane, u32) { transpose_share<D, KEYS, kTransposers>(from, to, warp, lane); };
     auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };

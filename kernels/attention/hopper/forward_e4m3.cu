@@ -398,7 +398,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         q.next();
 
         const u32 thread = anew(own), lane4 = thread % 4;
-        if (kFew && !few_add(p, done.w, done.head, group, thread, me.o, kOctaves * first_of(me.b0), kOctaves * first_of(me.b1))) continue;
+        float reference0 = kOctaves * first_of(me.b0), reference1 = kOctaves * first_of(me.b1);
+        if (kFew && !few_add(p, done.w, done.head, group, thread, me.o, reference0, reference1)) continue;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 1];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : done.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : done.v_scale * rcp(sum1);
         if (kPacked && kBlocks) {   // V's mean

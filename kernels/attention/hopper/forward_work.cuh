@@ -136,8 +136,10 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
             else load_rows(base + kK + k.slot * kTileBytes, km, bars.k_full(k.slot), KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
         }
 #if WS_BLOCKS
-        store_shared_f32(bars.k_scale(n++), scale);
-        mbarrier_arrive(bars.k_full(k.slot));
+        if (!kFew || threadIdx.x % 32 == 0) {
+            store_shared_f32(bars.k_scale(n++), scale);
+            mbarrier_arrive(bars.k_full(k.slot));
+        }
 #endif
         k.next();
     };
@@ -152,7 +154,7 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
             const i32 early = min(kEarly, w.tiles);
             for (i32 i = 0; i < early; ++i) load_k(i, kv_head);
             mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
-            if (w.tiles > 0) few_bring_rows(p, w, base + q.slot * kQBytes, base + kFactors + q.slot * kFactorBytes, q_there, threadIdx.x % 32);
+            if (!kTold || w.tiles > 0) few_bring_rows(p, w, base + q.slot * kQBytes, base + kFactors + q.slot * kFactorBytes, q_there, threadIdx.x % 32);
             else cp_async_arrive(q_there);
             __syncwarp();
             if (threadIdx.x % 32 == 0) mbarrier_arrive(q_there);
@@ -353,7 +355,7 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
     const u32 base = smem_addr(smem), group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0), thread = threadIdx.x % 128;   // a shuffle tells the compiler that all lanes have the same
     const Bars bars{base + kBars};
     if (threadIdx.x == 0) {
-        for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
+        for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), kFew && !kTold ? kFewArrivals : 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
         for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.k_full(i), 1), mbarrier_init(bars.k_empty(i), 4 * WGS);
         for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), kTransposers);
         for (u32 i = 0; i < kVtStages; ++i) mbarrier_init(bars.vt_full(i), kPacked ? 1 : kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);

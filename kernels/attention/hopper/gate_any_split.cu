@@ -68,6 +68,5 @@
 #define WS_KEYS 128
 #define WS_WGS 4
 #define WS_STAGES 2
-#define WS_STREAM 0
 #define WS_POLY 2
 #include "split.cu"

@@ -1,24 +1,16 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["Hq % Hkv == 0", "STREAM == 0 || DEPTH == 2 && Hq / Hkv * Sq <= 64"]
+//! constraints = ["Hq % Hkv == 0"]
 //! shapes = ["2x4x2x9x900x64", "2x4x2x9x500x128", "2x2x1x30x300x256"]
 //! scales = ["block", "head", "tensor"]
 //! layouts = ["dense", "tokens"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! [levers]
-//! STREAM = [0, 1]
 //! DEPTH = [2, 1]
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
-//! [workspace.partial]
-//! dtype = "f32"
-//! shape = ["2 * (6 - 2 * (D / 256))", "2 * (Hq / Hkv * Sq + 1) + Hq / Hkv * Sq * D"]
-//! [workspace.arrived]
-//! dtype = "i32"
-//! shape = ["B * Hkv"]
-//! init = "zero"
 //! [structs.p]
 //! bytes = 256
 //! align = 8
@@ -31,8 +23,8 @@
 //!   { name = "v_scale", type = "ptr", offset = 40, value = "v_scale" },
 //!   { name = "out", type = "ptr", offset = 48, value = "out" },
 //!   { name = "lse", type = "ptr", offset = 56, value = "lse" },
-//!   { name = "partial", type = "ptr", offset = 64, value = "partial" },
-//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
+//!   { name = "partial", type = "ptr", offset = 64, value = 0 },
+//!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
 //!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
 //!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
 //!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
@@ -60,33 +52,26 @@
 //!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
 //!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
-//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = "ceil_div(Sk, (64 + 64 * (64 / D)))" },
-//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "ceil_div(B * Hkv * ceil_div(Sk, (64 + 64 * (64 / D))), (6 - 2 * (D / 256)))" },
-//!   { name = "total_tiles", type = "i32", offset = 232, value = "B * Hkv * ceil_div(Sk, (64 + 64 * (64 / D)))" },
+//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 0 },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = 0 },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
 //!   { name = "row_tiles", type = "i32", offset = 236, value = 0 },
 //!   { name = "section", type = "i32", offset = 240, value = 1 },
 //!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
 //! ]
 //! [[launch]]
 //! entry = "split_plain"
-//! grid = ["STREAM * 2 + (1 - STREAM) * ceil_div(Hq / Hkv * Sq, 64)", "STREAM + (1 - STREAM) * Hkv", "STREAM + (1 - STREAM) * B"]
-//! block = ["STREAM * (384 - 128 * (D / 256)) + (1 - STREAM) * (512 - 256 * (D / 256))"]
-//! shared_bytes = "STREAM * ((3 - D / 256) * (9 - 2 * (D / 256)) * (64 + 64 * (64 / D)) * D + 64) + (1 - STREAM) * max((4 - 2 * (D / 256)) * (2 * DEPTH + 1) * (64 + 64 * (64 / D)) * D, (4 - 2 * (D / 256)) * (512 + 256 * D))"
+//! grid = ["ceil_div(Hq / Hkv * Sq, 64)", "Hkv", "B"]
+//! block = ["512 - 256 * (D / 256)"]
+//! shared_bytes = "max((4 - 2 * (D / 256)) * (2 * DEPTH + 1) * (64 + 64 * (64 / D)) * D, (4 - 2 * (D / 256)) * (512 + 256 * D))"
 //! args = ["p"]
 
-// split.cu as it ships, keys over the warpgroups of a CTA or (STREAM) of the grid, of two CTAs here, with the products of plain.cuh in the place of wgmma: on the CPU the PTX
+// split.cu as it ships, with the products of plain.cuh in the place of wgmma: on the CPU the PTX
 // machine executes all of its instructions, races included; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_KEYS (WS_D == 64 ? 128 : 64)
-#if STREAM
-#define WS_WGS (WS_D == 256 ? 2 : 3)
-#define WS_STAGES (WS_D == 256 ? 3 : 4)
-#define WS_POLY 0
-#else
 #define WS_WGS (WS_D == 256 ? 2 : 4)
 #define WS_STAGES DEPTH
 #define WS_POLY 2
-#endif
-#define WS_STREAM STREAM
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "split.cu"

@@ -112,9 +112,7 @@ WS_DEV void hide_unseen(Pairs& s, const Params& p, i32 t, i32 row0, u32 lane4) {
 
 // The same of packed rows.
 WS_DEV void hide_few(Pairs& s, const Params& p, const Work& w, i32 t, i32 row0, u32 lane4) {
-    const i32 keys = few_keys(p, w), n = few_queries(p, w);
-    auto seen = [&](i32 row) { return WS_CAUSAL ? min(keys, keys - n + few_query(w, row) + 1) : keys; };
-    hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), seen(row0), seen(row0 + 8));
+    hide_keys(s, t * KEYS + 2 * static_cast<i32>(lane4), few_seen(p, w, row0), few_seen(p, w, row0 + 8));
 }
 
 // A thread's largest scores of its two rows, in pairs: of a tile, or (more) of that and what they were before.

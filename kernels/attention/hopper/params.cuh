@@ -25,7 +25,7 @@ struct Params {
     float out_inverse_scale;
     float softmax_scale_log2;   // softmax_scale * log2(e)
     i32 tiles_per_unit, tiles_per_worker, total_tiles;   // split and its like; decode: tiles of a unit, CTAs of a team, units
-    i32 row_tiles, section;                              // forward: query tiles of a head; heads that share the L2 at a time
+    i32 row_tiles, section;                              // forward: row tiles of a head; heads of a section (forward_work.cuh)
     const float* v_mean;                                 // forward with WS_PACKED and WS_BLOCKS: (B, Hkv, D), added to rows that see a key, or null
 };
 

@@ -1,4 +1,4 @@
-// attention_split: FP8 attention whose keys are split over the warpgroups of a CTA (WS_STREAM 0) or of the whole grid (WS_STREAM 1).
+// attention_split: FP8 attention whose keys are split over the warpgroups of a CTA.
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
@@ -7,10 +7,9 @@
 // Assumes: WS_D 64, 128 or 256; WS_KEYS 64 or 128; rows on 16 bytes.
 // Roles: every warpgroup is alone: it loads its own tiles with cp.async (WS_STAGES deep), multiplies, transposes V, multiplies.
 //     tile t:  wait(t) | bar | load(t + STAGES - 1) | S = Q K^T (wgmma, Q in registers) . V^T meanwhile | bar | softmax | T = P V, O = O a + T
-//   WS_STREAM 0: grid (row tiles, Hkv, B); warpgroup w takes tiles w, w + WGS, ...; outputs are combined through shared memory.
-//   WS_STREAM 1: warpgroups are workers on equal shares of all (unit, tile) pairs in order, unit = (b, key head); a unit in several
-//     shares is combined by whichever worker comes last, in the same launch (counters return to zero).
+//   grid (row tiles, Hkv, B); warpgroup w takes tiles w, w + WGS, ...; outputs are combined through shared memory.
 // Every tile's product starts from zero and is added to f32, so the tensor core's narrow accumulator never sums over more than WS_KEYS keys.
+// Loser: keys over the warpgroups of the whole grid, combined by whichever comes last: decode.cu and few.cuh took all that it was for (2026-11-25: 4,204 random shapes, it was chosen for none).
 // Measured: docs/ledger.md. Comes from: ladder level 08, with Hopper's instructions.
 
 #ifndef WS_D
@@ -27,9 +26,6 @@
 #endif
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
-#endif
-#ifndef WS_STREAM
-#define WS_STREAM 0
 #endif
 #ifndef WS_GROUPED
 #define WS_GROUPED 1
@@ -54,7 +50,6 @@ extern "C" __global__ void __launch_bounds__(WGS * 128, 1) attention_split(const
     let_next_kernel_start();
     wait_for_earlier_kernels();
 
-#if !WS_STREAM
     const i32 b = blockIdx.z, kv_head = blockIdx.y, row_base = blockIdx.x * 64;
     const Row r0 = row_of(p, row_base + warp * 16 + lane / 4, kv_head), r1 = row_of(p, row_base + warp * 16 + lane / 4 + 8, kv_head);
     const bool warp_has_rows = (row_base + static_cast<i32>(warp) * 16) < p.group * p.Sq;
@@ -158,122 +153,4 @@ extern "C" __global__ void __launch_bounds__(WGS * 128, 1) attention_split(const
         if (r0.valid) p.lse[at0] = log_sum(top0, sum0);
         if (r1.valid) p.lse[at1] = log_sum(top1, sum1);
     }
-#else
-    // Worker w of gridDim.x * WGS takes tiles [w * share, (w + 1) * share) of all units in order.
-    const i32 worker = blockIdx.x * WGS + group;
-    const i32 begin = min(p.total_tiles, worker * p.tiles_per_worker), end = min(p.total_tiles, begin + p.tiles_per_worker);
-    const i32 rows = p.group * p.Sq;   // at most 64
-    const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + 1) : p.Sk;
-    i32 load_unit = begin / p.tiles_per_unit, load_tile_index = begin % p.tiles_per_unit, loaded = begin;
-    i32 fill = 0;
-    auto load = [&]() {
-        if (loaded < end) {
-            const i32 b = load_unit / p.Hkv, h = load_unit % p.Hkv;
-            load_tile(p.k + b * p.k_b + h * p.k_h, p.k_s, load_tile_index * KEYS, p.Sk, base + fill * kStageBytes, thread);
-            load_tile(p.v + b * p.v_b + h * p.v_h, p.v_s, load_tile_index * KEYS, p.Sk, base + fill * kStageBytes + kTileBytes, thread);
-            ++loaded;
-            if (++load_tile_index == p.tiles_per_unit) load_tile_index = 0, ++load_unit;
-            fill = fill + 1 == STAGES ? 0 : fill + 1;
-        }
-        cp_async_commit();
-    };
-#pragma unroll
-    for (i32 i = 0; i < STAGES - 1; ++i) load();
-
-    i32 unit = begin / p.tiles_per_unit, t = begin % p.tiles_per_unit, slot = 0;
-    i32 at = begin;
-    while (at < end) {
-        const i32 b = unit / p.Hkv, kv_head = unit % p.Hkv;
-        const Row r0 = row_of(p, warp * 16 + lane / 4, kv_head), r1 = row_of(p, warp * 16 + lane / 4 + 8, kv_head);
-        const bool warp_has_rows = static_cast<i32>(warp) * 16 < rows;
-        load_q(p, b, r0, lane4, q, 0);
-        load_q(p, b, r1, lane4, q, 1);
-        const float q0 = q_scale_of(p, b, r0), q1 = q_scale_of(p, b, r1);
-        const float* ks = p.k_scale + b * p.ks_b + kv_head * p.ks_h;
-        const float* vs = p.v_scale + b * p.vs_b + kv_head * p.vs_h;
-        const i32 first = t, stop = min(p.tiles_per_unit, t + (end - at));
-        reset(st);
-        for (; t < stop; ++t, ++at) {
-            const float k_scale = ks[(t * KEYS >> 7) * p.ks_t], v_scale = vs[(t * KEYS >> 7) * p.vs_t];
-            cp_async_wait<STAGES - 2>();
-            fence_async_shared();
-            named_barrier_sync(barrier, 128);
-            load();
-            tile(st, q, base + slot * kStageBytes, vt, q0 * k_scale, q1 * k_scale, v_scale, t * KEYS, clear, r0.limit, r1.limit, warp_has_rows, barrier, warp, lane);
-            slot = slot + 1 == STAGES ? 0 : slot + 1;
-        }
-        finish_sums(st);
-        const i64 at0 = out_row(p, b, r0), at1 = out_row(p, b, r1);
-        if (first == 0 && stop == p.tiles_per_unit) {
-            const float f0 = st.sum0 > 0.0f ? 1.0f / st.sum0 : 0.0f, f1 = st.sum1 > 0.0f ? 1.0f / st.sum1 : 0.0f;
-#pragma unroll
-            for (i32 c = 0; c < D / 16; ++c) {
-                const float* o = st.o + 8 * c;
-                if (r0.valid) store_out4(p, at0 * D + 16 * c + 4 * lane4, o[0] * f0, o[4] * f0, o[1] * f0, o[5] * f0);
-                if (r1.valid) store_out4(p, at1 * D + 16 * c + 4 * lane4, o[2] * f1, o[6] * f1, o[3] * f1, o[7] * f1);
-            }
-            if (p.lse && lane4 == 0) {
-                if (r0.valid) p.lse[at0] = log_sum(st.max0, st.sum0);
-                if (r1.valid) p.lse[at1] = log_sum(st.max1, st.sum1);
-            }
-        } else {
-            // Slot 0 of a worker is for the unit that began before it, slot 1 for the one that goes on after it. Maxima and sums lie first.
-            const i32 head_floats = 2 * ((rows + 1) & ~1);
-            const i64 slot_floats = head_floats + rows * D;
-            float* mine = p.partial + (worker * 2 + (first == 0)) * slot_floats;
-            const i32 i0 = warp * 16 + lane / 4, i1 = i0 + 8;
-#pragma unroll
-            for (i32 c = 0; c < D / 16; ++c) {
-                const float* o = st.o + 8 * c;
-                if (r0.valid) __stcg(reinterpret_cast<float4*>(mine + head_floats + i0 * D + 16 * c + 4 * lane4), make_float4(o[0], o[4], o[1], o[5]));
-                if (r1.valid) __stcg(reinterpret_cast<float4*>(mine + head_floats + i1 * D + 16 * c + 4 * lane4), make_float4(o[2], o[6], o[3], o[7]));
-            }
-            if (lane4 == 0) {
-                if (r0.valid) __stcg(reinterpret_cast<float2*>(mine) + i0, make_float2(st.max0, st.sum0));
-                if (r1.valid) __stcg(reinterpret_cast<float2*>(mine) + i1, make_float2(st.max1, st.sum1));
-            }
-            __threadfence();
-            named_barrier_sync(barrier, 128);
-            const i32 w0 = unit * p.tiles_per_unit / p.tiles_per_worker, w1 = ((unit + 1) * p.tiles_per_unit - 1) / p.tiles_per_worker;
-            i32* flag = reinterpret_cast<i32*>(smem + WGS * kGroupBytes) + group;
-            if (thread == 0) {
-                const i32 before = atomicAdd(p.arrived + unit, 1);
-                const i32 is_last = before == w1 - w0;
-                if (is_last) p.arrived[unit] = 0;
-                *flag = is_last;
-            }
-            named_barrier_sync(barrier, 128);
-            if (*flag) {
-                __threadfence();
-                for (i32 i = thread; i < rows * (D / 4); i += 128) {
-                    const i32 r = i / (D / 4), d = i % (D / 4) * 4;
-                    float top = kNegInf;
-                    for (i32 w = w0; w <= w1; ++w) {
-                        const float* from = p.partial + (w * 2 + (w == w0 && unit * p.tiles_per_unit >= w * p.tiles_per_worker)) * slot_floats;
-                        top = fmaxf(top, __ldcg(reinterpret_cast<const float2*>(from) + r).x);
-                    }
-                    const float zero_top = top == kNegInf ? 0.0f : top;
-                    float sum = 0.0f;
-                    float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 8
-                    for (i32 w = w0; w <= w1; ++w) {
-                        const float* from = p.partial + (w * 2 + (w == w0 && unit * p.tiles_per_unit >= w * p.tiles_per_worker)) * slot_floats;
-                        const float2 ms = __ldcg(reinterpret_cast<const float2*>(from) + r);
-                        const float4 x = __ldcg(reinterpret_cast<const float4*>(from + head_floats + r * D + d));
-                        const float f = ex2(ms.x - zero_top);
-                        sum += ms.y * f;
-                        acc.x += x.x * f, acc.y += x.y * f, acc.z += x.z * f, acc.w += x.w * f;
-                    }
-                    const float f = sum > 0.0f ? 1.0f / sum : 0.0f;
-                    const Row row = row_of(p, r, kv_head);
-                    const i64 to = out_row(p, b, row);
-                    store_out4(p, to * D + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
-                    if (p.lse && d == 0) p.lse[to] = log_sum(top, sum);
-                }
-            }
-        }
-        t = 0;
-        ++unit;
-    }
-#endif
 }

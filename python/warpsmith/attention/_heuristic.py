@@ -57,8 +57,8 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
-def _split(D, keys, wgs, stages, causal, stream, poly):
-    return tuple(dict(WS_D=D, WS_KEYS=keys, WS_WGS=wgs, WS_STAGES=stages, WS_CAUSAL=int(causal), WS_STREAM=int(stream), WS_POLY=poly).items())
+def _split(D, keys, wgs, stages, causal, poly):
+    return tuple(dict(WS_D=D, WS_KEYS=keys, WS_WGS=wgs, WS_STAGES=stages, WS_CAUSAL=int(causal), WS_POLY=poly).items())
 
 
 def _group_bytes(D, keys, stages):
@@ -72,7 +72,7 @@ def choose_split(s, keys=None, wgs=None, stages=None, poly=2):
     stages = stages or (1 if ceil_div(s.Sk, keys) <= wgs else 2)
     row_tiles = ceil_div(s.group * s.Sq, 64)
     shared = max(wgs * _group_bytes(s.D, keys, stages), wgs * 512 + wgs * s.D * 256)
-    return Choice("split", _split(s.D, keys, wgs, stages, s.causal, False, poly), (row_tiles, s.Hkv, s.B), wgs * 128, shared)
+    return Choice("split", _split(s.D, keys, wgs, stages, s.causal, poly), (row_tiles, s.Hkv, s.B), wgs * 128, shared)
 
 
 def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace=0, sms=SMS):
@@ -148,23 +148,6 @@ def decode_team(units, per_unit, warps, sms):
     # In hundredths of a percent; above 96% nothing is gained, and teams of four are best.
     busy = lambda t: min(9600, units * t * 10000 // (ceil_div(units, sms // t) * sms))
     return max(range(1, min(most, 32, sms) + 1), key=lambda t: (busy(t), -abs(t - 4)))
-
-
-STREAM = {64: (128, 3, 4), 128: (64, 3, 4), 256: (64, 2, 3)}   # keys of a tile, warpgroups, stages
-
-
-def choose_stream(s, keys=None, wgs=None, stages=None, poly=0, sms=SMS):
-    """Keys over the whole grid: few queries, many keys. At most 64 packed rows."""
-    k, w, n = STREAM[s.D]
-    keys, wgs, stages = keys or k, wgs or w, stages or n
-    per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv
-    total = per_unit * units
-    share = ceil_div(total, sms * wgs)
-    rows = s.group * s.Sq
-    workers = ceil_div(ceil_div(total, share), wgs) * wgs
-    partial = 2 * workers * (2 * ((rows + 1) & ~1) + rows * s.D)
-    return Choice("split", _split(s.D, keys, wgs, stages, s.causal, True, poly), (workers // wgs, 1, 1), wgs * 128, wgs * _group_bytes(s.D, keys, stages) + 64,
-                  tiles_per_unit=per_unit, tiles_per_worker=share, total_tiles=total, partial_floats=partial, units=units)
 
 
 # Head dimension, causal: row tiles of 128 queries that read each tile of V; of outputs alone, the same with scales by block, with log-sum-exps.
@@ -424,17 +407,32 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0, by_one=False):
 
 
 # Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
-# and of a row tile where a CTA has several, whose starts and ends other warps hide.
-FEW = {64: {2: (1150, 50, 10400, 200, 1250, 2000), 4: (1800, 45, 8800, 1800, 1910, 4000)}, 128: {2: (1450, 70, 8700, 4000, 1660, 4300)},
-       256: {1: (1940, 100, 11500, 4600, 2230, 7300), 2: (3060, 92, 13200, 4900, 3400, 10700)}}
+# and of a row tile where a CTA has several, whose starts and ends other warps hide. In forward_f16.cu (D 64) and forward_e4m3.cu; with scales by block in forward_e4m3.cu; and in forward.cu, which takes these and log-sum-exps.
+FEW = {64: {2: (1280, 30, 250, 4300, 1200, 2100), 4: (2090, 47, 2300, 5050, 1940, 4100)}, 128: {2: (1730, 39, 2830, 6050, 1600, 4250)},
+       256: {1: (2280, 100, 3930, 7850, 2230, 6750), 2: (3660, 41, 7600, 7800, 3450, 10900)}}
+FEW_BLOCKS = {128: {2: (1960, 74, 2180, 4600, 1980, 3730)}, 256: {1: (2310, 100, 3750, 6300, 2370, 6430), 2: (3450, 85, 7800, 6500, 3430, 11300)}}
+FEW_EXACT = {64: {2: (1790, 81, 300, 4600, 1800, 2450)}, 128: {2: (2120, 78, 1900, 6000, 2100, 3630)}, 256: {1: (2240, 100, 4150, 7650, 2460, 6280), 2: (3080, 73, 8250, 8200, 3420, 11100)}}
 FEW_RATE = {64: 17, 128: 21, 256: 18}   # bytes of K and V in a cycle that an SM gets from memory where all ask
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
 
 
 def few_fits(s):
-    """Whether few.cuh can run it: row-major values, scales of whole heads, no log-sum-exp; rows whose queries a product of 32 bits finds, and whose places 31 bits in 16 bytes, in slices too."""
-    return s.plain and not s.packed and not s.lse and not s.wide and s.group * s.group * s.Sq < 1 << 31 and s.Hq * s.Sq * s.D < 1 << 33
+    """Whether few.cuh can run it: row-major values; rows whose queries a product of 32 bits finds, and whose places 31 bits in 16 bytes, in slices too."""
+    return not s.packed and not s.wide and s.group * s.group * s.Sq < 1 << 31 and s.Hq * s.Sq * s.D < 1 << 33
+
+
+def few_fits_lengths(s):
+    """Whether it can where only the device knows lengths: with scales of whole heads, and no log-sum-exp."""
+    return s.plain and not s.lse and few_fits(s)
+
+
+def few_kernels(s):
+    """Those that can run it, each with the times of its consumers: without log-sum-exps the one for many queries, at D 64 with scales of whole heads alone; and forward.cu, whose row tiles have shorter ends."""
+    exact = [("forward", FEW_EXACT)]
+    if s.lse or not s.plain:
+        return exact if s.lse or s.D == 64 else [("forward_e4m3", FEW_BLOCKS)]
+    return [("forward_f16" if s.D == 64 else "forward_e4m3", FEW), *exact]
 
 
 def takes_few(s, sms=SMS):
@@ -445,12 +443,12 @@ def takes_few(s, sms=SMS):
 
 def few_as_decode(s, sms=SMS):
     """Whether few.cuh reads large caches faster than decode.cu: with 9 to 16 rows, whose products are twice those of 8 there, at D 128, where each SM has a head at least (2 to 3%, at FA3 FP8's error instead of less)."""
-    return few_fits(s) and s.D == 128 and 8 < s.group * s.Sq <= 16 and s.Sk >= 4096 and s.B * s.Hkv * 10 >= 9 * sms
+    return few_fits_lengths(s) and s.D == 128 and 8 < s.group * s.Sq <= 16 and s.Sk >= 4096 and s.B * s.Hkv * 10 >= 9 * sms
 
 
-def few_busiest(s, wgs, ways, sms=SMS):
-    """Tiles of keys of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first."""
-    rows, step = s.group * s.Sq, 1 if s.causal or s.D != 128 else 2
+def few_busiest(s, wgs, ways, sms=SMS, step=1):
+    """Tiles of keys, of which a step takes so many, of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first."""
+    rows = s.group * s.Sq
     row_tiles = ceil_div(rows, 64 * wgs)
     share = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step
     rounds = ceil_div(s.B * s.Hkv * row_tiles * ways, sms)
@@ -464,20 +462,22 @@ def few_busiest(s, wgs, ways, sms=SMS):
     return max(rounds * sum(lengths[kind::apart]) * apart // row_tiles for kind in range(apart))
 
 
-def few_ns(s, wgs, ways, sms=SMS):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds on an H200: 6% off in the mean over 184 launches, from 10 to 270 us, of one row tile a CTA; up to a tenth where it has several (2026-11-25)."""
-    of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each = FEW[s.D][wgs]
+def few_ns(s, wgs, ways, sms=SMS, kernel=None):
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 5 to 7% off in the mean over 500 to 1,500 launches each, of 4 to 600 us (2026-11-25, on an H100; FEW_RATE of an H200)."""
+    file, times = kernel or few_kernels(s)[0]
+    of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each = times[s.D][wgs]
     rows = s.group * s.Sq
     row_tiles = ceil_div(rows, 64 * wgs)
     ctas = s.B * s.Hkv * row_tiles * ways
     rounds, adding = ceil_div(ctas, sms), (ways > 1) + (ways > 4) + (ways > 16)
     if ways == 1 and rounds > 1:
-        percent = 107 if s.causal and s.D < 256 else 100
+        percent = (104 if s.D < 256 else 96) if s.causal else 100
         of_keys, of_rows = of_keys_each * percent // 100, of_rows_each * percent // 100
     if rows <= 64 * (wgs - 1):
         of_keys = of_keys * alone // 100
     of_keys = max(of_keys, 256 * s.D * min(sms, ctas) // (sms * FEW_RATE[s.D] * row_tiles))   # a head's row tiles read the same keys
-    return 3900 + (few_busiest(s, wgs, ways, sms) * of_keys + rounds * of_rows + adding * of_adding) * 4 // 7
+    step = 2 if file == "forward_e4m3" and s.plain and s.D == 128 and not s.causal else 1
+    return 3900 + (few_busiest(s, wgs, ways, sms, step) * of_keys + rounds * of_rows + adding * of_adding) * 4 // 7
 
 
 def few_ways(s, wgs, sms=SMS):
@@ -497,13 +497,30 @@ def few_shared(D, wgs, lengths):
     return 64 * wgs * 256 + (5 - wgs) * 128 * 256 + 2 * (128 * 256 + 1024) + 256 + told   # one slot of Q, two of K, three of V less a consumer's, two of V^T
 
 
-def choose_few(s, wgs=None, ways=None, sms=SMS):
-    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys."""
-    ns, ways, wgs = min((few_ns(s, n, w, sms), w, n) for n in ([wgs] if wgs else FEW[s.D]) for w in ([ways] if ways else few_ways(s, n, sms)))
+def few_exact(s, wgs):
+    """What forward.cu is compiled with for it, and its shared memory."""
+    defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_POLY=0)
+    if wgs == 2:
+        defines["WS_TURNS"] = 1
+    if s.D == 256 and wgs == 2:
+        defines["WS_WIDE"] = 1
+    if not s.causal:
+        defines["WS_LOOKS"] = 2
+    return defines, forward_shared(s.D, wgs, s.plain) + forward_stages(s.D, False, False)[0] * 4 * 64 * wgs
+
+
+def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False):
+    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths."""
+    kernels = few_kernels(s)[:1 if lengths else None]
+    ns, ways, wgs, nth = min((few_ns(s, n, w, sms, kernel), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms)))
+    file = kernels[nth][0]
     row_tiles = ceil_div(s.group * s.Sq, 64 * wgs)
     ctas = s.B * s.Hkv * row_tiles * ways
-    defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_FEW=1)
-    return ns, Choice("forward_f16" if s.D == 64 else "forward_e4m3", tuple(defines.items()), (min(ctas, sms), 1, 1), 128 * wgs + 128, few_shared(s.D, wgs, False),
+    defines, shared = few_exact(s, wgs) if file == "forward" else (dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal)), few_shared(s.D, wgs, False) + (0 if s.plain else 64))
+    defines["WS_FEW"] = 1
+    if not s.plain:
+        defines["WS_BLOCKS"] = 1
+    return ns, Choice(file, tuple(defines.items()), (min(ctas, sms), 1, 1), 128 * wgs + 128, shared,
                       tiles_per_worker=ways, row_tiles=row_tiles, boxes=(64, 128), partial_floats=ctas * 128 * wgs * (s.D // 4 + 4) if ways > 1 else 0, units=ctas * 4 * wgs if ways > 1 else 0)
 
 
@@ -515,7 +532,7 @@ def with_lengths(c, kind):
 
 
 # About how long a call takes where queries are neither few nor many, in nanoseconds on an H200: a tenth off for most shapes measured.
-DECODE_RATE = {16: {64: 4600, 128: 5500, 256: 5700}, 32: {64: 3350, 128: 3580}}   # bytes of K and V in a nanosecond that 132 SMs take with so many rows
+DECODE_RATE = {16: {64: 3700, 128: 4400, 256: 3900}, 32: {64: 2900, 128: 3200}}   # bytes of K and V in a nanosecond that 132 SMs take with so many rows
 DECODE_UNIT = {64: 3400, 128: 4400, 256: 5600}   # nanoseconds that a unit takes however few its keys are, where a CTA has several
 
 
@@ -524,7 +541,7 @@ def decode_ns(s, c):
     team, keys, of_rows = c.tiles_per_worker, c.boxes[1], dict(c.defines)["WS_ROWS"]
     units, tiles = ceil_div(c.total_tiles, c.grid[0] // team), ceil_div(c.tiles_per_unit, team)   # of a CTA
     unit = tiles * 2 * keys * s.D * SMS // DECODE_RATE[of_rows][s.D]
-    return (14000 if of_rows == 32 else 6000) + max(2 * s.B * s.Hkv * s.Sk * s.D // 4200, units * max(unit, DECODE_UNIT[s.D] if units > 1 else 0))
+    return (14000 if of_rows == 32 else {64: 4500, 128: 6000, 256: 8000}[s.D]) + max(2 * s.B * s.Hkv * s.Sk * s.D // 4200, units * max(unit, DECODE_UNIT[s.D] if units > 1 else 0))
 
 
 def choose_more(s, sms=SMS):
@@ -533,16 +550,23 @@ def choose_more(s, sms=SMS):
     return min(((decode_ns(s, c), c) for c in found), key=lambda x: x[0])
 
 
-def stream_ns(s, c):
-    """Of choose_stream's c: one warpgroup adds a unit's parts."""
-    rows, parts = s.group * s.Sq, ceil_div(c.tiles_per_unit, c.tiles_per_worker)
-    return 8000 + 2 * s.B * s.Hkv * s.Sk * s.D // 3050 + rows * (750 + parts * 35 * s.D // 128)
+SPLIT = {64: (400, 0, 4600), 128: (0, 5650, 2400), 256: (800, 4050, 2150)}
+
+
+def split_ns(s, c, sms=SMS):
+    """Of choose_split's c, with scales by block: rounds of CTAs, each warpgroup's tiles of keys one after the other."""
+    begin, of_rows, of_keys = SPLIT[s.D]
+    defines = dict(c.defines)
+    return begin + ceil_div(c.grid[0] * c.grid[1] * c.grid[2], sms) * (of_rows + of_keys * ceil_div(s.Sk, defines["WS_KEYS"] * defines["WS_WGS"]))
 
 
 # Of kernels for many queries beside others, by consumers: cycles of a tile of keys, and of a row tile's start and end. Over V as it comes, and over V^T. (FORWARD_F16 and FORWARD_E4M3, which only choose consumers, are of longer
 # rows: what they weigh is the difference.)
 MANY = {64: {2: (1250, 1550), 4: (1910, 2700)}, 128: {2: (1600, 2900), 3: (2500, 3300)}, 256: {2: (3190, 3200)}}
 MANY_MADE = {128: {2: (1400, 3700), 3: (2430, 2900)}, 256: {2: (2500, 7000)}}
+# The same of forward.cu, and of forward_e4m3.cu with scales by block, by (D, whether V^T is made before).
+MANY_EXACT = {(64, False): {2: (1870, 0), 3: (2100, 2400), 4: (2850, 3400)}, (128, False): {3: (2600, 2850)}, (128, True): {3: (2540, 4900)}, (256, False): {2: (2860, 3800)}, (256, True): {2: (2750, 5350)}}
+MANY_BLOCKS = {(128, False): {2: (1770, 2050), 3: (2500, 3800)}, (128, True): {2: (1870, 3460), 3: (2330, 5480)}}
 
 
 def many_ns(s, sms=SMS):
@@ -550,6 +574,12 @@ def many_ns(s, sms=SMS):
     if odd_tiles(s):
         return 4000 + min(odd_cycles(s, sms).values()) * 4 // 7
     made = transposes(s)
+    if s.lse or not s.plain:
+        c = choose_many(s, sms)
+        wgs = dict(c.defines)["WS_WGS"]
+        of_keys, of_rows = (MANY_EXACT if c.file == "forward" else MANY_BLOCKS)[s.D, made][wgs]
+        tiles, row_tiles = busiest(s, wgs, sms)
+        return 4000 + (of_keys * tiles + of_rows * row_tiles) * 4 // 7
     wgs = min(FORWARD_F16, key=lambda n: forward_f16_cycles(s, n, sms)) if s.D == 64 else e4m3_wgs(s, sms)
     of_keys, of_rows = (MANY_MADE if made else MANY)[s.D][wgs]
     tiles, row_tiles = busiest(s, wgs, sms)
@@ -558,15 +588,15 @@ def many_ns(s, sms=SMS):
     return 4000 + (of_keys * tiles + of_rows * row_tiles) * 4 // 7   # at 1.75 GHz
 
 
-def choose_some(s, sms=SMS):
-    """More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head."""
+def choose_some(s, sms=SMS, few=True, small=False):
+    """More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head. small: tiny.cu would fit, did it take scales by block."""
     rows, many = s.group * s.Sq, many_ns(s, sms)
-    found = [x for x in ([choose_few(s, sms=sms)] if takes_few(s, sms) else []) if x[0] * 106 < many * 100]
+    found = [x for x in ([choose_few(s, sms=sms)] if few and takes_few(s, sms) else []) if x[0] * 106 < many * 100]
     if rows <= 256:
         found.append(choose_more(s, sms))
-    if rows <= 64 and s.Sk > 1024:
-        stream = choose_stream(s, sms=sms)
-        found.append((stream_ns(s, stream), stream))
+    if small and (rows > 64 or s.Sk <= 1024):
+        split = choose_split(s)
+        found.append((split_ns(s, split, sms), split))
     ns, choice = min(found, key=lambda x: x[0], default=(0, None))
     return choice if choice and ns < many else choose_many(s, sms)
 
@@ -583,8 +613,8 @@ def choose_many(s, sms=SMS):
 TINY_NS = {64: 6, 128: 9, 256: 15}   # of 64 rows by 128 keys
 
 
-def choose(s, sms=SMS):
-    """The kernel that we would run. Packed V is taken by those for many queries over many keys alone; `packed_fits` says where that is what to run."""
+def choose(s, sms=SMS, few=True):
+    """The kernel that we would run. Packed V is taken by those for many queries over many keys alone; `packed_fits` says where that is what to run. few: few.cuh may where there are others."""
     if s.packed:
         return choose_many(s, sms)
     rows = s.group * s.Sq
@@ -597,15 +627,13 @@ def choose(s, sms=SMS):
         crowded = size > 2 * sms and not s.lse and 10 * (many_ns(s, sms) - 1700) < 9 * (3600 + TINY_NS[s.D] * size)
         return choose_many(s, sms) if crowded else tiny
     if rows <= 16:
-        return choose_few(s, sms=sms)[1] if few_as_decode(s, sms) else choose_decode(s, sms=sms)
-    if small and (rows > 64 or s.Sk <= 1024):
-        return choose_split(s)
-    return choose_some(s, sms)
+        return choose_few(s, sms=sms, lengths=True)[1] if few_as_decode(s, sms) else choose_decode(s, sms=sms)
+    return choose_some(s, sms, few, small)
 
 
 def packed_fits(s, sms=SMS):
     """Whether packed values are worth their kernel: where row-major ones with a scale for each head and a log-sum-exp would get it too."""
-    return choose(replace(s, plain=True, packed=False, lse=True), sms).file == "forward"
+    return choose(replace(s, plain=True, packed=False, lse=True), sms, few=False).file == "forward"
 
 
 RAGGED = {64: (64, 4, 2), 128: (64, 4, 2), 256: (64, 2, 1)}   # keys of a tile, warpgroups, stages
@@ -626,14 +654,14 @@ def choose_ragged(s, sms=SMS):
 
 def ragged_ns(s):
     """About how long choose_ragged's takes: each 64 rows read the keys. Nanoseconds on an H200."""
-    return 8000 + ceil_div(s.group * s.Sq, 64) * (2 * s.B * s.Hkv * s.Sk * s.D) // (1600 if s.D == 256 else 2500)
+    return 8000 + ceil_div(s.group * s.Sq, 64) * (2 * s.B * s.Hkv * s.Sk * s.D) // (900 if s.D == 256 else 2000)
 
 
 def choose_lengths(s, sms=SMS, page=None):
     """Caches of which each sequence uses a part, at most Sk keys, perhaps by pages of so many: few queries go to decode.cu, more to few.cuh, as far as pages are of their tiles, all else to ragged.cu."""
     rows = s.group * s.Sq
-    few = few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
-    found = [choose_few(s, sms=sms) if few else (ragged_ns(s), choose_ragged(s, sms))]
+    few = few_fits_lengths(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
+    found = [choose_few(s, sms=sms, lengths=True) if few else (ragged_ns(s), choose_ragged(s, sms))]
     if rows <= 256:
         ns, decode = choose_more(s, sms) if rows > 16 else (0, choose_decode(s, sms=sms))
         found += [(ns, decode)] if not page or page % decode.boxes[1] == 0 else []
@@ -644,10 +672,10 @@ def choose_lengths(s, sms=SMS, page=None):
 def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
     """Sequences that lie one behind another, of so many tokens together and at most Sq and Sk each: estimated as if all were alike. Scratch is for whatever the device finds as
     their lengths, also where these overlap and are wrong; where that is too much, CTAs do not share keys."""
-    if not few_fits(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
+    if not few_fits_lengths(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
         return choose_ragged(s, sms)
     alike = replace(s, Sq=min(s.Sq, ceil_div(tokens_q, s.B)), Sk=min(s.Sk, ceil_div(tokens_k, s.B)))
-    c = choose_few(alike, sms=sms)[1]
+    c = choose_few(alike, sms=sms, lengths=True)[1]
     wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
     units = s.Hkv * (ceil_div(s.group * tokens_q, 64 * wgs) + s.B)   # whole row tiles, and for each sequence one that is not
     parts = s.B * s.Hkv * ceil_div(s.group * s.Sq, 64 * wgs) * ways

@@ -40,9 +40,9 @@ impl Consumers {
         MOST_WAYS.min(2 * sms / self.units(s)).min(s.seqlen_k.div_ceil(256)).max(1)
     }
 
-    /// About how long it takes, in nanoseconds on an H200: 6% off in the mean over 184 launches, from 10 to 270 us, of one row tile a CTA; up to a tenth
-    /// where it has several (2026-11-25).
-    fn ns(&self, s: &Shape, ways: u32, sms: u32) -> u64 {
+    /// About how long it takes, in nanoseconds: 5 to 7% off in the mean over 500 to 1,500 launches each, of 4 to 600 us (2026-11-25, on an H100; the rate
+    /// of an H200). `step`: tiles of keys at a time.
+    fn ns(&self, s: &Shape, ways: u32, sms: u32, step: u32) -> u64 {
         // Bytes of K and V in a cycle that an SM gets from memory where all ask.
         let rate = match s.head_dim {
             64 => 17,
@@ -52,7 +52,11 @@ impl Consumers {
         let ctas = self.units(s) * ways;
         let rounds = u64::from(ctas.div_ceil(sms));
         let (of_keys, of_rows) = if ways == 1 && rounds > 1 {
-            let percent = if s.mask == Mask::Causal && s.head_dim < 256 { 107 } else { 100 };
+            let percent = match s.mask {
+                Mask::Full => 100,
+                Mask::Causal if s.head_dim < 256 => 104,
+                Mask::Causal => 96,
+            };
             (self.each.0 * percent / 100, self.each.1 * percent / 100)
         } else {
             (self.of_keys, self.of_rows)
@@ -63,14 +67,13 @@ impl Consumers {
         let bytes = u64::from(256 * s.head_dim) * u64::from(sms.min(ctas));
         let of_keys = of_keys.max(bytes / (u64::from(sms) * rate * u64::from(self.row_tiles(s))));
         let adding = u64::from(ways > 1) + u64::from(ways > 4) + u64::from(ways > 16);
-        let cycles = self.busiest(s, ways, sms) * of_keys + rounds * of_rows + adding * self.of_adding;
+        let cycles = self.busiest(s, ways, sms, step) * of_keys + rounds * of_rows + adding * self.of_adding;
         3900 + cycles * 4 / 7
     }
 
     /// Tiles of keys of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first.
-    fn busiest(&self, s: &Shape, ways: u32, sms: u32) -> u64 {
+    fn busiest(&self, s: &Shape, ways: u32, sms: u32, step: u32) -> u64 {
         let (rows, row_tiles) = (64 * self.groups, self.row_tiles(s));
-        let step = if s.mask == Mask::Causal || s.head_dim != 128 { 1 } else { 2 };
         let share = u64::from(s.seqlen_k.div_ceil(128 * step).div_ceil(ways) * step);
         let rounds = u64::from((self.units(s) * ways).div_ceil(sms));
         if s.mask == Mask::Full || ways > 1 || rounds == 1 {
@@ -97,20 +100,54 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-const OF_64: &[Consumers] =
-    &[Consumers::new(2, 1150, 50, 10_400, 200, (1250, 2000)), Consumers::new(4, 1800, 45, 8800, 1800, (1910, 4000))];
-const OF_128: &[Consumers] = &[Consumers::new(2, 1450, 70, 8700, 4000, (1660, 4300))];
-const OF_256: &[Consumers] = &[
-    Consumers::new(1, 1940, 100, 11_500, 4600, (2230, 7300)),
-    Consumers::new(2, 3060, 92, 13_200, 4900, (3400, 10_700)),
+/// A kernel that can run it, by head dimensions 64, 128 and 256.
+struct Kernel {
+    file: &'static str,
+    consumers: [&'static [Consumers]; 3],
+}
+
+/// Scales of whole heads, outputs alone: at D 64 forward_f16.cu, elsewhere forward_e4m3.cu.
+const PLAIN: [&[Consumers]; 3] = [
+    &[Consumers::new(2, 1280, 30, 250, 4300, (1200, 2100)), Consumers::new(4, 2090, 47, 2300, 5050, (1940, 4100))],
+    &[Consumers::new(2, 1730, 39, 2830, 6050, (1600, 4250))],
+    &[Consumers::new(1, 2280, 100, 3930, 7850, (2230, 6750)), Consumers::new(2, 3660, 41, 7600, 7800, (3450, 10_900))],
 ];
 
-/// Whether it can run it: row-major values, scales of whole heads, no log-sum-exp; rows whose queries a product of 32 bits finds, and whose places 31 bits
-/// in 16 bytes, in slices too.
+/// forward_e4m3.cu with scales by block.
+const BLOCKS: [&[Consumers]; 3] = [
+    &[],
+    &[Consumers::new(2, 1960, 74, 2180, 4600, (1980, 3730))],
+    &[Consumers::new(1, 2310, 100, 3750, 6300, (2370, 6430)), Consumers::new(2, 3450, 85, 7800, 6500, (3430, 11_300))],
+];
+
+/// forward.cu, with log-sum-exps and any scales; its row tiles have shorter ends.
+const EXACT: Kernel = Kernel {
+    file: "forward",
+    consumers: [
+        &[Consumers::new(2, 1790, 81, 300, 4600, (1800, 2450))],
+        &[Consumers::new(2, 2120, 78, 1900, 6000, (2100, 3630))],
+        &[
+            Consumers::new(1, 2240, 100, 4150, 7650, (2460, 6280)),
+            Consumers::new(2, 3080, 73, 8250, 8200, (3420, 11_100)),
+        ],
+    ],
+};
+
+/// Those that can run it.
+fn kernels(s: &Shape) -> Vec<Kernel> {
+    let narrow = if s.head_dim == 64 { "forward_f16" } else { "forward_e4m3" };
+    match (s.lse, s.plain) {
+        (false, true) => vec![Kernel { file: narrow, consumers: PLAIN }, EXACT],
+        (false, false) if s.head_dim != 64 => vec![Kernel { file: narrow, consumers: BLOCKS }],
+        _ => vec![EXACT],
+    }
+}
+
+/// Whether it can run it: row-major values; rows whose queries a product of 32 bits finds, and whose places 31 bits in 16 bytes, in slices too.
 fn fits(s: &Shape) -> bool {
     let [group, heads_kv, queries, head_dim] = [s.group, s.heads_kv, s.seqlen_q, s.head_dim].map(u64::from);
     let found = group * group * queries < 1 << 31 && group * heads_kv * queries * head_dim < 1 << 33;
-    s.plain && !s.packed && !s.lse && !s.wide && found
+    !s.packed && !s.wide && found
 }
 
 /// Whether it may where there are others: few rows, heads in groups, whose rows it packs, or no more than two row tiles for each SM, beyond which the
@@ -123,7 +160,13 @@ pub(super) fn takes(s: &Shape, sms: u32) -> bool {
 /// at least (2 to 3%, at FA3 FP8's error instead of less).
 pub(super) fn takes_as_decode(s: &Shape, sms: u32) -> bool {
     let rows = (9..=16).contains(&s.rows());
-    fits(s) && s.head_dim == 128 && rows && s.seqlen_k >= 4096 && s.batch * s.heads_kv * 10 >= 9 * sms
+    s.plain
+        && !s.lse
+        && fits(s)
+        && s.head_dim == 128
+        && rows
+        && s.seqlen_k >= 4096
+        && s.batch * s.heads_kv * 10 >= 9 * sms
 }
 
 /// Mirrors the map of forward_f16.cu and forward_e4m3.cu with `WS_FEW`: slots of Q, K, V and V^T as for many queries, barriers, what consumers are told
@@ -141,21 +184,65 @@ fn shared(head_dim: u32, groups: u32) -> u32 {
     }
 }
 
+/// What forward.cu is compiled with, and its shared memory: its own map, and a factor for each row of Q.
+fn exact(s: &Shape, groups: u32) -> (Vec<(&'static str, u32)>, u32) {
+    let mut defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_POLY", 0)];
+    if groups == 2 {
+        defines.push(("WS_TURNS", 1));
+    }
+    if s.head_dim == 256 && groups == 2 {
+        defines.push(("WS_WIDE", 1));
+    }
+    if s.mask == Mask::Full {
+        defines.push(("WS_LOOKS", 2));
+    }
+    // Slots of Q, and of K, V and V^T together.
+    let (slots, tiles) = if s.head_dim == 256 { (1, 2 + 2 + 2) } else { (2, 4 + 2 + 4) };
+    let scales = if s.plain { 0 } else { 64 };
+    (defines, slots * 64 * groups * (s.head_dim + 4) + tiles * 128 * s.head_dim + 256 + scales)
+}
+
 /// Row tiles of whole groups of heads, and CTAs that share a row tile's keys; with its time.
 pub(super) fn choose(s: &Shape, sms: u32) -> (u64, Choice) {
-    let all = match s.head_dim {
-        64 => OF_64,
-        128 => OF_128,
-        _ => OF_256,
+    choose_of(kernels(s), s, sms)
+}
+
+/// The same by the kernel that has most instances: for what [`takes_as_decode`].
+pub(super) fn choose_as_decode(s: &Shape, sms: u32) -> (u64, Choice) {
+    choose_of(kernels(s).into_iter().take(1).collect(), s, sms)
+}
+
+fn choose_of(kernels: Vec<Kernel>, s: &Shape, sms: u32) -> (u64, Choice) {
+    let by_dim = match s.head_dim {
+        64 => 0,
+        128 => 1,
+        _ => 2,
     };
-    let timed = all.iter().flat_map(|c| (1..=c.most_ways(s, sms)).map(move |ways| (c.ns(s, ways, sms), ways, c)));
-    let (ns, ways, consumers) =
-        timed.min_by_key(|(ns, ways, c)| (*ns, *ways, c.groups)).unwrap_or_else(|| (all[0].ns(s, 1, sms), 1, &all[0]));
-    let groups = consumers.groups;
-    let file = if s.head_dim == 64 { "forward_f16" } else { "forward_e4m3" };
-    let defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_FEW", 1)];
+    let mut best: Option<(u64, u32, u32, &'static str, &'static Consumers)> = None;
+    for kernel in &kernels {
+        let two = kernel.file == "forward_e4m3" && s.plain && s.head_dim == 128 && s.mask == Mask::Full;
+        for consumers in kernel.consumers[by_dim] {
+            for ways in 1..=consumers.most_ways(s, sms) {
+                let found = (consumers.ns(s, ways, sms, 1 + u32::from(two)), ways, consumers.groups);
+                if best.is_none_or(|(ns, ways, groups, ..)| found < (ns, ways, groups)) {
+                    best = Some((found.0, found.1, found.2, kernel.file, consumers));
+                }
+            }
+        }
+    }
+    let (ns, ways, groups, file, consumers) = best.unwrap_or((u64::MAX, 1, 2, EXACT.file, &EXACT.consumers[by_dim][0]));
+    let (mut defines, shared) = if file == EXACT.file {
+        exact(s, groups)
+    } else {
+        let scales = if s.plain { 0 } else { 64 };
+        (vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())], shared(s.head_dim, groups) + scales)
+    };
+    defines.push(("WS_FEW", 1));
+    if !s.plain {
+        defines.push(("WS_BLOCKS", 1));
+    }
     let (ctas, threads) = (consumers.units(s) * ways, 128 * groups);
-    let mut choice = Choice::new(file, defines, [ctas.min(sms), 1, 1], threads + 128, shared(s.head_dim, groups));
+    let mut choice = Choice::new(file, defines, [ctas.min(sms), 1, 1], threads + 128, shared);
     choice.tiles_per_worker = ways;
     choice.row_tiles = consumers.row_tiles(s);
     choice.boxes = Some((64, 128));
