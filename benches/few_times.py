@@ -5,7 +5,7 @@
     few_times.py --fit FILE           # constants that fit a file's times best, beside those in use, and how far off: wants numpy and scipy, no GPU
 
 Three of four shapes are those of grouped.py, the fourth has few rows over many keys. Each of few.cuh's kernels that can run it is timed for each number of consumers, with one CTA to a row
-tile and with as many as it would choose; its output, and the log-sum-exp, are held against the kernel for many queries first. blocks: each block of 128 tokens has a scale of its own.
+tile and with as many as it would choose; its output, and the log-sum-exp, are held against forward.cu's first. blocks: each block of 128 tokens has a scale of its own.
 Microseconds a call by CUDA-graph replay in random order, medians. FA3 FP8 (plain, lse) is left out where fa3-fwd is not installed.
 
 Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU but for --fit.
@@ -80,12 +80,12 @@ def run(kind, seconds, seed, out):
                 for ways in sorted({1, of_kernel(h, s, kernel, wgs, None).tiles_per_worker}):
                     impls[f"{kernel[0]} {wgs} {ways}"] = call(of_kernel(h, s, kernel, wgs, ways))
         outputs = lambda f: f() if lse else (f(), None)
-        want, want_lse = outputs(impls["many"][0])
+        want, want_lse = outputs(call(h.choose_forward(s))[0])   # whose weights are exact before they are rounded
         for name, (f, _) in impls.items():
             got, got_lse = outputs(f)
             off = float((got.float() - want.float()).norm() / want.float().norm())
             seen = torch.isfinite(want_lse) if lse else None
-            if off > 0.06 or lse and (not torch.equal(torch.isfinite(got_lse), seen) or float((got_lse - want_lse)[seen].abs().amax()) > 0.02):
+            if off > (0.1 if blocks else 0.06) or lse and (not torch.equal(torch.isfinite(got_lse), seen) or float((got_lse - want_lse)[seen].abs().amax()) > 0.02):
                 raise SystemExit(f"{shape}: {name} is off by {off}, or its log-sum-exp is")
         if flash_attn_func and not blocks:
             impls["fa3"] = [lambda x=x: flash_attn_func(*(t.transpose(1, 2) for t, _ in x), causal=causal, q_descale=x[0][1].view(B, Hkv, -1)[:, :, 0].contiguous(), k_descale=x[1][1], v_descale=x[2][1])
