@@ -333,7 +333,7 @@ class Choice(unittest.TestCase):
     def test_few_rows_are_packed_and_their_keys_shared_out(self):
         # B, Hq, Hkv, Sq, Sk, D, causal -> consumers, CTAs of a row tile, row tiles of a key head
         rows = [((1, 8, 1, 128, 32768, 128, False), (2, 16, 8)), ((1, 8, 1, 512, 32768, 128, False), (2, 4, 32)), ((16, 32, 8, 16, 8192, 128, True), (2, 1, 1)),
-                ((8, 32, 8, 16, 4096, 128, True), (2, 1, 1)), ((1, 8, 1, 256, 16384, 256, False), (2, 8, 16)), ((4, 8, 8, 32, 8192, 256, True), (1, 4, 1)),
+                ((8, 32, 8, 16, 4096, 128, True), (2, 2, 1)), ((1, 8, 1, 256, 16384, 256, False), (2, 8, 16)), ((4, 8, 8, 32, 8192, 256, True), (1, 4, 1)),
                 ((1, 8, 1, 512, 32768, 64, False), (4, 8, 16)), ((1, 16, 16, 64, 4096, 64, True), (2, 4, 1))]
         shared = {(False, 64, 2): 135168, (False, 64, 4): 152576, (False, 128, 2): 202048, (False, 256, 1): 215584, (False, 256, 2): 199456,
                   (True, 64, 2): 99584, (True, 128, 2): 197888, (True, 256, 1): 213504, (True, 256, 2): 230144}   # by forward.cu

@@ -408,8 +408,8 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0, by_one=False):
 
 # Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
 # and of a row tile where a CTA has several, whose starts and ends other warps hide. In forward_f16.cu (D 64) and forward_e4m3.cu; with scales by block in forward_e4m3.cu; and in forward.cu, which takes these and log-sum-exps.
-FEW = {64: {2: (1280, 30, 250, 4300, 1200, 2100), 4: (2090, 47, 2300, 5050, 1940, 4100)}, 128: {2: (1730, 39, 2830, 6050, 1600, 4250)},
-       256: {1: (2280, 100, 3930, 7850, 2230, 6750), 2: (3660, 41, 7600, 7800, 3450, 10900)}}
+FEW = {64: {2: (1250, 60, 250, 4300, 1200, 2100), 4: (2030, 50, 2300, 5050, 1940, 4100)}, 128: {2: (1680, 65, 2830, 6050, 1600, 4250)},
+       256: {1: (2280, 100, 3930, 7850, 2230, 6750), 2: (3500, 75, 7600, 7800, 3450, 10900)}}
 FEW_BLOCKS = {128: {2: (1960, 74, 2180, 4600, 1980, 3730)}, 256: {1: (2310, 100, 3750, 6300, 2370, 6430), 2: (3450, 85, 7800, 6500, 3430, 11300)}}
 FEW_EXACT = {64: {2: (1790, 81, 300, 4600, 1800, 2450)}, 128: {2: (2120, 78, 1900, 6000, 2100, 3630)}, 256: {1: (2240, 100, 4150, 7650, 2460, 6280), 2: (3080, 73, 8250, 8200, 3420, 11100)}}
 FEW_RATE = {64: 17, 128: 21, 256: 18}   # bytes of K and V in a cycle that an SM gets from memory where all ask
@@ -463,7 +463,7 @@ def few_busiest(s, wgs, ways, sms=SMS, step=1):
 
 
 def few_ns(s, wgs, ways, sms=SMS, kernel=None):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 5 to 7% off in the mean over 500 to 1,500 launches each, of 4 to 600 us (2026-11-25, on an H100; FEW_RATE of an H200)."""
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 5 to 8% off in the mean over 500 to 1,500 launches each, of 4 to 600 us (2026-11-25, on an H100; FEW_RATE of an H200)."""
     file, times = kernel or few_kernels(s)[0]
     of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each = times[s.D][wgs]
     rows = s.group * s.Sq

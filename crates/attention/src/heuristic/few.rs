@@ -40,7 +40,7 @@ impl Consumers {
         MOST_WAYS.min(2 * sms / self.units(s)).min(s.seqlen_k.div_ceil(256)).max(1)
     }
 
-    /// About how long it takes, in nanoseconds: 5 to 7% off in the mean over 500 to 1,500 launches each, of 4 to 600 us (2026-11-25, on an H100; the rate
+    /// About how long it takes, in nanoseconds: 5 to 8% off in the mean over 500 to 1,500 launches each, of 4 to 600 us (2026-11-25, on an H100; the rate
     /// of an H200). `step`: tiles of keys at a time.
     fn ns(&self, s: &Shape, ways: u32, sms: u32, step: u32) -> u64 {
         // Bytes of K and V in a cycle that an SM gets from memory where all ask.
@@ -108,9 +108,9 @@ struct Kernel {
 
 /// Scales of whole heads, outputs alone: at D 64 forward_f16.cu, elsewhere forward_e4m3.cu.
 const PLAIN: [&[Consumers]; 3] = [
-    &[Consumers::new(2, 1280, 30, 250, 4300, (1200, 2100)), Consumers::new(4, 2090, 47, 2300, 5050, (1940, 4100))],
-    &[Consumers::new(2, 1730, 39, 2830, 6050, (1600, 4250))],
-    &[Consumers::new(1, 2280, 100, 3930, 7850, (2230, 6750)), Consumers::new(2, 3660, 41, 7600, 7800, (3450, 10_900))],
+    &[Consumers::new(2, 1250, 60, 250, 4300, (1200, 2100)), Consumers::new(4, 2030, 50, 2300, 5050, (1940, 4100))],
+    &[Consumers::new(2, 1680, 65, 2830, 6050, (1600, 4250))],
+    &[Consumers::new(1, 2280, 100, 3930, 7850, (2230, 6750)), Consumers::new(2, 3500, 75, 7600, 7800, (3450, 10_900))],
 ];
 
 /// forward_e4m3.cu with scales by block.
