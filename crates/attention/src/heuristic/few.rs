@@ -207,7 +207,7 @@ pub(super) fn choose(s: &Shape, sms: u32) -> (u64, Choice) {
     choose_of(kernels(s), s, sms)
 }
 
-/// The same by the kernel that has most instances: for what [`takes_as_decode`].
+/// The same by the first of them alone, which is what was timed beside decode.cu: for what [`takes_as_decode`].
 pub(super) fn choose_as_decode(s: &Shape, sms: u32) -> (u64, Choice) {
     choose_of(kernels(s).into_iter().take(1).collect(), s, sms)
 }
