@@ -174,5 +174,5 @@ class _Transposition:
 def _map_shape(x, rows):
     """A tensor map's dimensions, strides and box over the dimensions of x, the last one first."""
     dims = tuple(x.shape[::-1])
-    strides = [max(s, 16) if n == 1 else s for s, n in zip((x.stride(2), x.stride(1), x.stride(0)), dims[1:])]
+    strides = [(max(s, 16) + 15) // 16 * 16 if n == 1 else s for s, n in zip((x.stride(2), x.stride(1), x.stride(0)), dims[1:])]
     return dims, strides, (min(dims[0], 128), rows, 1, 1)
