@@ -171,8 +171,12 @@ class _Transposition:
         return self.kernel.function, self.choice.grid, self.choice.block, bytes(self.values)
 
 
+def map_strides(strides, sizes):
+    """Strides in bytes as a tensor map takes them: whole 16 bytes, and that of a dimension of one, which nobody looks at, whatever it was."""
+    return [(max(s, 16) + 15) // 16 * 16 if n == 1 else s for s, n in zip(strides, sizes)]
+
+
 def _map_shape(x, rows):
     """A tensor map's dimensions, strides and box over the dimensions of x, the last one first."""
     dims = tuple(x.shape[::-1])
-    strides = [(max(s, 16) + 15) // 16 * 16 if n == 1 else s for s, n in zip((x.stride(2), x.stride(1), x.stride(0)), dims[1:])]
-    return dims, strides, (min(dims[0], 128), rows, 1, 1)
+    return dims, map_strides((x.stride(2), x.stride(1), x.stride(0)), dims[1:]), (min(dims[0], 128), rows, 1, 1)

@@ -263,7 +263,7 @@ class _RaggedPlan:
             tokens, rows = (k.shape[0], 1) if k.dim() == 3 else (places["page_size"], places["page_count"]) if "pages" in places else (Sk, B)
             dims = (D, tokens, Hkv, rows)
             keys = min(c.boxes[1], places.get("page_size", c.boxes[1]))
-            self.shapes = [(dims, [(max(s, 16) + 15) // 16 * 16 if n == 1 else s for s, n in zip((st[2], st[1], st[0]), dims[1:])], (min(D, 128), keys, 1, 1)) for st in steps[1:]]
+            self.shapes = [(dims, _plan.map_strides((st[2], st[1], st[0]), dims[1:]), (min(D, 128), keys, 1, 1)) for st in steps[1:]]
             self.encoded = [None] * 2
         self.kernel = _kernels.kernel(c, self.index)
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.joined, *self.maps] if self.joined else [p, *self.maps, x])
