@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Which reference a row's weights should have, without a GPU: errors of e4m3 weights over those of FA3 FP8's way, and how often a warp stops for new references.
+"""Which reference a row's weights should have, without a GPU: errors of e4m3 weights over those of FA3 FP8's way, how often a warp stops for new references, and how many warps have peaked rows.
 
-    references.py [--keys 4096,16384] [--factors 1,1.6,2,2.8,4] [--policies 6,7,8,modes:14,modes:8]
+    references.py [--keys 4096,16384] [--factors 1,1.6,2,2.8,4] [--policies 6,7,8,peaked]
 
 Scores are normal (times a factor, in nats), V standard normal. FA3 FP8's way: the running maximum weighs 2^8, weights are rounded to e4m3, sums are those before rounding. Ours is forward_e4m3.cu's:
 steps of two tiles, of which the first two always give references; a quarter of the weights rounded to nearest (MUFU), the rest fixed-point codes, which are linear below 2^-6 and 0 below 2^-7; sums of
-the rounded weights. Policies: N: a reference weighs 2^N, and is made anew for a weight beyond 2^8.78 (6 ships). modes:P: 2^6, but 2^8 for a row whose largest weight is more than 1/P of its sum, and a
-warp that has such a row makes new references for whatever weighs more than 2^8.06. `stops`: of a warp's steps behind the first two, those in which some of its 16 rows got a new reference.
+the rounded weights. Policies: N: a reference weighs 2^N, and is made anew for a weight beyond 2^8.78. peaked (ships): 2^6, but a warp whose rows are peaked, by the rule of peaked.cuh after the first two steps and
+at 16 tiles (a single row: later too), makes each step's largest weight its reference, 2^8. `stops`: of a warp's steps behind the first two, those in which some of its 16 rows got a new reference.
 
-Measured on an H100 (docs/attention-accuracy.md), D 128, 4,096 keys, factors 1, 2, 2.8, 4: 1.05, 1.36, 1.81, 1.66; 16,384: 1.03, 3.12, 2.77, 2.18. This says of policy 6: 1.07, 1.34, 1.63, 1.66; 1.03, 1.55, 3.06, 1.87
-(64 rows: single heavy ones show). Wants numpy.
+Measured on an H100 (docs/attention-accuracy.md), D 128, 4,096 keys, factors 1, 1.6, 2, 2.8, 4: policy 6 1.05, 1.20, 1.44, 1.81, 1.66; peaked 1.05, 0.81, 0.74, 0.70, 0.65 (64 rows here: single heavy ones show). Wants numpy.
 """
 import argparse
 
@@ -43,34 +42,33 @@ def fa3(scores, V):
     return o / s[:, None]
 
 
+def peaked(sums, keys):
+    """Of each warp, for all of its rows: peaked.cuh, where 512 keys gave the reference. sums: in units of it. Asked at each step from 16 tiles on, as if there was always something to ask."""
+    single = sums / keys < 0.1 / 64
+    wide = np.log2(np.maximum(sums, 1e-9)).reshape(-1, 16).mean(1) < np.log2(keys) - 4.5
+    return np.repeat(single.reshape(-1, 16).any(1) | (wide if keys <= 16 * TILE else False), 16)
+
+
 def ours(scores, V, policy):
-    """(output, share of a warp's steps that stop)"""
-    modes, value = ":" in policy, float(policy.split(":")[-1])
+    """(output, share of a warp's steps that stop, share of warps that follow at the end)"""
+    value = 6.0 if policy == "peaked" else float(policy)
     one = np.full(ROWS, -np.inf)   # the score that weighs 1
-    o, s, mode, stops, steps = 0, np.zeros(ROWS), np.zeros(ROWS, bool), 0, 0
+    o, s, follow, stops, steps, ask = 0, np.zeros(ROWS), np.zeros(ROWS, bool), 0, 0, 4
     by_warp = lambda rows: np.repeat(rows.reshape(-1, 16).any(1), 16)
     for j in range(0, scores.shape[1], 2 * TILE):
         x = scores[:, j:j + 2 * TILE]
-        first, looks = j == 0, j < 4 * TILE
-        top = x.max(1)
-        weight = np.full(ROWS, 99.0) if first else top - one
-        stop = np.ones(ROWS, bool) if looks else by_warp(weight > np.where(mode, 8.06, 8.78))
+        if policy == "peaked" and j // TILE >= ask:
+            follow |= peaked(s * 2.0 ** -value, j)
+            ask = max(16, j // TILE)
+        looks, top = j < 4 * TILE, x.max(1)
+        stop = np.ones(ROWS, bool) if looks else by_warp(top - one > 8.78) | follow
         if not looks:
             steps, stops = steps + ROWS, stops + stop.sum()
-        if not modes:
-            new = np.maximum(one, top - value)
-        else:
-            with np.errstate(divide="ignore"):
-                peaked = np.maximum(np.full(ROWS, 6.0) if first else weight, 6 if looks else -99) > np.log2(s) - np.log2(value)
-            to_8 = peaked & (not first)
-            newest = weight > (6 if looks else 8.03)
-            new = np.where(newest, top - np.where(to_8, 8, 6), np.where(to_8 & looks, one - 2, one))
-            mode |= by_warp(stop & to_8 & (newest | looks))
-        new = np.where(stop, new, one)
-        a = np.zeros(ROWS) if first else 2.0 ** (one - new)
+        new = np.where(follow, top - 8, np.where(stop, np.maximum(one, top - value), one))
+        a = np.zeros(ROWS) if j == 0 else 2.0 ** (one - new)
         one, w = new, weights(x - new[:, None])
         o, s = o * a[:, None] + w @ V[j:j + 2 * TILE], s * a + w.sum(1)
-    return o / s[:, None], stops / max(1, steps)
+    return o / s[:, None], stops / max(1, steps), follow.mean()
 
 
 def main(keys, factors, policies):
@@ -82,8 +80,8 @@ def main(keys, factors, policies):
                 scores, V = factor * rng.standard_normal((ROWS, n)) * np.log2(np.e), rng.standard_normal((n, D))
                 p = 2.0 ** (scores - scores.max(1, keepdims=True))
                 exact = p @ V / p.sum(1, keepdims=True)
-                out, stops = ours(scores, V, policy)
-                line.append(f"{factor:g}: {np.linalg.norm(out - exact) / np.linalg.norm(fa3(scores, V) - exact):.2f}, stops {stops:.2f}")
+                out, stops, follow = ours(scores, V, policy)
+                line.append(f"{factor:g}: {np.linalg.norm(out - exact) / np.linalg.norm(fa3(scores, V) - exact):.2f}, stops {stops:.2f}, peaked {follow:.2f}")
             print(n, policy, "|", " | ".join(line), flush=True)
 
 
@@ -92,6 +90,6 @@ if __name__ == "__main__":
     numbers = lambda of: lambda text: [of(x) for x in text.split(",")]
     parser.add_argument("--keys", type=numbers(int), default=[4096, 16384])
     parser.add_argument("--factors", type=numbers(float), default=[1, 1.6, 2, 2.8, 4])
-    parser.add_argument("--policies", type=numbers(str), default=["6", "7", "8", "modes:14", "modes:8"])
+    parser.add_argument("--policies", type=numbers(str), default=["6", "7", "8", "peaked"])
     a = parser.parse_args()
     main(a.keys, a.factors, a.policies)

@@ -30,7 +30,9 @@
 // The tensor core's narrow accumulator never sums over more than two tiles: then it is folded into f32, so the error does not grow with the number of keys.
 // The reference of a row, of weight 2^6, is a past maximum. While a tile's largest weight stays under 2^8.78 it needs no shuffle and no rescaling. Else the row gets a new one, and O
 // is rescaled. The first three or four tiles (causal, up to 1,024 keys: one) give references, whatever they are: the largest weight is exact where it is one. (1,024 keys,
-// no mask: relF 0.5% smaller, 1.5% slower; causal, 4,096: 0.5 to 1% smaller for queries that see 200 to 1,000 keys, 1.7% slower. All tiles: 0 to 0.2% above FA3's, 15% slower.) (A weight of 2^3 would want new ones seldom and be 2% faster, but keys ten octaves below the maximum are 0 then: relF 3 to 4% larger where scores spread wide.)
+// no mask: relF 0.5% smaller, 1.5% slower; causal, 4,096: 0.5 to 1% smaller for queries that see 200 to 1,000 keys, 1.7% slower.)
+// Peaked rows (peaked.cuh): from then on the warp's references follow each step's own largest score, down as well, and weigh 2^8: so each step's largest weight is exact, and what is lost is 15 octaves below it, not below the row's
+//   largest. O is rescaled in each step. Where nothing is peaked that costs a comparison; where all is, 5 to 11%, and errors are 0.48 to 0.93 of FA3 FP8's instead of 1.2 to 4.5 times as large (docs/attention-accuracy.md).
 // Limits: a row whose largest logit is beyond 42,000 in magnitude gives NaN. Scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of
 // it count as equal to it or not by chance.
 // Losers, 4x16x4096x128 on an H200, 2026-11-22, us, full and causal (forward.cu 600 to 614, 368 to 397): two consumers, the next tile's scores asked for under this one's softmax
@@ -41,6 +43,8 @@
 //   weights of the one before 595 to 600; references made of each step's own maxima, outputs folded with a factor, so that the largest weight of every step is exact 559 to 564
 //   (relF 0.985 instead of 1.013 of FA3's); causal by two tiles without steps of one before 339 to 347 (324), 2% faster at 16,384 keys alone. D 256 with two consumers,
 //   4x8x4096: 516 to 583, 301 to 332 (forward.cu 497 to 524, 290 to 298): shared memory bounds both.
+// Losers for peaked rows, H100, 2026-11-26, us (ledger-shapes.md): reference 2^8 with new ones from 2^8.06 on, and all weights by the MUFU where a row's mean is small: errors 1.05 to 1.1, but the second copy of the weights costs
+//   10% wherever nothing is peaked; asking between the maxima and the weights, or before scores are issued, 3 to 6% of four steps of keys; the row tile counted once for slot and phase: 20 descriptors become ordinary registers, 4%.
 // Losers over V^T, the same day, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
 //   2033, though in 4% fewer cycles on a cool card; the first tile's values under the second's weights 526, 1932; three consumers 530, 1970; a quarter, three eighths, half of the weights
 //   on the MUFU alike or slower. D 256, 4x8x4096 (471 to 473): one tile to a step 501 to 511; Q in registers 535 to 552; one slice of values at a time 502; one slot of Q and four of K
@@ -121,6 +125,7 @@ constexpr float kReference = 3.03125f;   // 16 - E where the code is that of 2^6
 constexpr float kUnseen = -4000.0f, kMostOctaves = 6.0e4f;   // 16 times each is an f16
 
 #include "pairs.cuh"
+#include "peaked.cuh"
 
 constexpr bool kBothAtOnce = kStep == 1 || WGS == 2;   // products of values
 constexpr i32 kSlices = D / 64, kWays = kSlices > 2 ? 2 : 1;   // of dimensions; accumulators for all but the last
@@ -140,12 +145,6 @@ WS_DEV void issue_values(float (&t)[N], const u32 (&p)[kTiles][KEYS / 8], const 
 }
 
 constexpr u32 kLeast = 0x24002400u;   // 2^-6: t of a weight of 2^8.78, 448, the largest that there is
-
-WS_DEV u32 ex2_f16x2(u32 x) {
-    u32 y;
-    asm("ex2.approx.f16x2 %0, %1;" : "=r"(y) : "r"(x));
-    return y;
-}
 
 // A pair of weights: each half's upper byte is a code. `one` is 1.0 twice, from a register: as a constant it would make two instructions of one.
 WS_DEV u32 codes(u32 s, u32 c, u32 b, u32 one) {
@@ -191,10 +190,10 @@ WS_DEV u32 anew(u32 thread) {
     return thread;
 }
 
-// Consumer::marks of a row tile's tiles, `looks` of whose first ones give references.
-WS_DEV u32 marks_of(i32 tiles, i32 clear, i32 looks) {
+// Consumer::marks of a row tile's tiles, of which a few are not wholly seen.
+WS_DEV u32 marks_of(i32 tiles, i32 clear) {
     const i32 above = max(0, clear) / KEYS, whole = kFew ? min(tiles, above) : above, masked = tiles - whole;   // behind the first one the masked ones come, which is one itself if none is whole
-    return (0x55555555u & ((4u << 2 * masked) - 4)) | (whole == 0) | (0xAAAAAAAAu & ((1u << 2 * looks) - 1));
+    return ((2u << masked) - 2) | (whole == 0);
 }
 
 // The first of its two rows.
@@ -208,8 +207,20 @@ struct Consumer {
     bool k_there;         // the next tile was seen earlier: a wait costs 80 cycles where there is nothing to wait for
     u32 record, group, q_desc;
     i32 j;       // tiles so far
-    i32 left;    // kAnew: instead of j, those that are left; and two bits of each of the next ones, the next one's lowest: whether it is not wholly seen, whether its maxima become references
-    u32 marks;
+    i32 left;    // kAnew: instead of j, those that are left
+    u32 next;    // the tile from which on to ask again whether references are to follow, and kRefers
+    u32 marks;   // kAnew: a bit of each of the next eight tiles, the next one's lowest: whether it is not wholly seen; and in the other three bytes `next`, counted in tiles that are left
+
+    static constexpr u32 kRefers = 0x80000000u;   // every step makes new references: the row tile's first ones, or all
+    WS_DEV_MEMBER bool refers() const { return static_cast<i32>(kAnew ? marks : next) < 0; }
+    WS_DEV_MEMBER bool follows() const { return kAnew ? marks >> 8 == kRefers >> 8 : next == ~0u; }
+    WS_DEV_MEMBER bool is_due() const { return kAnew ? left <= static_cast<i32>(marks >> 8 & 0x7FFFFF) : j >= static_cast<i32>(next & ~kRefers); }
+    // Of so many tiles.
+    WS_DEV_MEMBER void ask_at(i32 tile, i32 tiles, bool refer) {
+        const u32 bit = refer ? kRefers : 0;
+        if (kAnew) marks = (marks & 0xFF) | max(0, tiles - tile) << 8 | bit;
+        else next = tile | bit;
+    }
 
     WS_DEV_MEMBER void scale_output(float a0, float a1) {
 #pragma unroll
@@ -222,7 +233,28 @@ struct Consumer {
         o[kSums + 1] *= a1;
     }
 
-    WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks >>= 2 * tiles; }
+    WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks = (marks & ~0xFFu) | (marks & 0xFF) >> tiles; }
+
+    // One row's new reference, of weight 2^6: or, where references follow the largest score of each step, down as well, 2^8. Then it falls as long as what was summed stays below 2^40.
+    WS_DEV_MEMBER float refer_row(u32 tops, u32 c, u32& b, float sum) const {
+        const float now = first_of(b);
+        return refer(tops, c, b, follows() ? kReference - 2.0f : kReference, follows() && now != kUnseen ? now - (40.0f - lg2(sum)) * (1.0f / kOctaves) : now);
+    }
+
+    // New references of a warp's rows.
+    WS_DEV_MEMBER void refer_rows(u32 top0, u32 top1) {
+        const float a0 = refer_row(top0, c0, b0, o[kSums]), a1 = refer_row(top1, c1, b1, o[kSums + 1]);
+        if (D == 128 || (kAnew ? left < told(record).w.tiles : j > 0)) scale_output(a0, a1);
+        else scale_sums(a0, a1);   // nothing is there yet; but a factor which is no number has to reach the output
+    }
+
+    // Whether a warp's references follow from now on: where its rows are peaked.
+    WS_DEV_MEMBER void ask(const Params& p) {
+        const i32 tiles = kAnew ? told(record).w.tiles : 0, done = kAnew ? tiles - left : j;
+        const i32 unsure = WS_CAUSAL && (WGS == 3 || done > 1) ? 2 : 0;   // the first tile is one that all rows see. PERF: asked for with three consumers too, 160 registers are too few (C7511)
+        const Peaked x = peaked<KEYS>(o[kSums] * 0x1p-6f, o[kSums + 1] * 0x1p-6f, done, unsure, WS_CAUSAL && p.Sk <= 1024 ? 0.0f : 0.5f);
+        ask_at(x.rows ? 0x7FFFFFFF : x.again, tiles, x.rows);
+    }
 
     // So many tiles, not looked at.
     WS_DEV_MEMBER void pass_over(const Rings& io, Place& n, i32 tiles) {
@@ -256,6 +288,7 @@ struct Consumer {
             io.wait_k(n + 1);
             issue_scores(s[kTiles - 1], q_desc, io.k_desc(n + 1));
         }
+        if (is_due()) ask(p);   // while the scores are made
         if (kBlocks) {   // while the scores are made
             const float k_scale = load_shared_f32(bars.k_scale(number(n)));
             c0 = factor_pair(step0 * k_scale);
@@ -271,7 +304,7 @@ struct Consumer {
             if (h == 0) LAP(1);
             io.release_k(n + h);
             if (kAnew) {
-                if (marks & 1u << 2 * h) {
+                if (marks & 1u << h) {
                     const Work x = told(record).w;
                     const u32 thread = anew(0);
                     if (kFew) hide_few(s[h], p, x, x.keys_at(x.tiles - left + h), own_row(x, group, thread), thread % 4);
@@ -283,11 +316,7 @@ struct Consumer {
             }
             largest_scores(s[h], h > 0, top0, top1);
         }
-        if (!__all_sync(0xFFFFFFFFu, (kAnew ? !(marks & 2) : j >= WS_LOOKS) && none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) {
-            const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
-            if (D == 128 || (kAnew ? left < told(record).w.tiles : j > 0)) scale_output(a0, a1);
-            else scale_sums(a0, a1);   // nothing is there yet; but a factor which is no number has to reach the output
-        }
+        if (!__all_sync(0xFFFFFFFFu, !refers() && none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) refer_rows(top0, top1);
 #pragma unroll
         for (i32 h = 0; h < kTiles; ++h) {
             weigh(s[h], pr[h], c0, c1, b0, b1);
@@ -373,7 +402,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
             me.q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
-            me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear, WS_LOOKS);
+            me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear), me.ask_at(WS_LOOKS, w.tiles, true);
             me.k_there = false;
             LAP(5);
             if (mine > 0) {

@@ -45,6 +45,12 @@ WS_DEV u32 max_nan_f16x2(u32 a, u32 b) {
     return y;
 }
 
+WS_DEV u32 ex2_f16x2(u32 x) {
+    u32 y;
+    asm("ex2.approx.f16x2 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
 // Two pairs to four e4m3 bytes; saturating, to nearest even.
 WS_DEV u32 e4m3x4_of_f16x2(u32 low, u32 high) {
     u32 y;

@@ -194,19 +194,22 @@ WS_DEV float max_nan(float a, float b) {
     return y;
 }
 
-// One row's new reference, from a thread's largest score and the pairs that weights are made of. Returns what all that was summed before is worth under it: no number where a
-// score is none.
-WS_DEV float raise(u32 tops, u32 c_pair, u32& b_pair) {
+// One row's new reference, from a thread's largest score and the pairs that weights are made of: that score's t is `reference` / kOctaves, or less where b would fall below `least`. Returns what all
+// that was summed before is worth under it: no number where a score is none.
+WS_DEV float refer(u32 tops, u32 c_pair, u32& b_pair, float reference, float least) {
     const float b = first_of(b_pair);
     float top = first_of(max_nan_f16x2(tops, tops >> 16 | tops << 16));
     top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
     top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
     const float x = top * first_of(c_pair) * -kOctaves;
-    const float want = (kReference + x) * (1.0f / kOctaves);
-    // Rounded up, so that the largest score never weighs more than a reference does: of logits in the thousands an f16 b has steps of octaves. Still kUnseen where no key is seen.
-    const float now = fmaxf(b, first_of(twice(want + fabsf(want) * 0x1.04p-11f)));
+    const float want = fmaxf((reference + x) * (1.0f / kOctaves), least), near = first_of(twice(want));   // still kUnseen where no key is seen
+    // To the nearest f16, or up where that has steps of octaves, as it has of logits in the thousands: no score weighs much more than was meant.
+    const float now = near >= want - 0.3f / kOctaves ? near : first_of(twice(want + fabsf(want) * 0x1.04p-11f));
     const bool none = x != x || (fabsf(x) > kMostOctaves && x != kNegInf);
     const float a = none ? __int_as_float(0x7FC00000) : b == kUnseen ? 0.0f : ex2(kOctaves * (b - now));
     b_pair = twice(now);
     return a;
 }
+
+// The same where references only rise.
+WS_DEV float raise(u32 tops, u32 c_pair, u32& b_pair) { return refer(tops, c_pair, b_pair, kReference, first_of(b_pair)); }
