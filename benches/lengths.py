@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Sequences of which only the device knows the lengths: what the library runs, ragged.cu, which it would run without few.cuh, and FA3 FP8.
 
-    lengths.py [--only varlen,prompt] [--out FILE]
+    lengths.py [--only varlen,prompt] [--lse] [--blocks] [--out FILE]
 
 `varlen`: prompts one behind another (sdpa_fp8_varlen, flash_attn_varlen_func), all alike or of lengths drawn evenly up to the longest. `prompt`: the last queries of a long prompt over a
 paged cache (decode_fp8, flash_attn_with_kvcache), or one query, all pages in a random order. Each with the causal mask, `varlen` without it too. Microseconds a call by CUDA-graph replay in random order,
-medians; a call's tensors are larger than the L2 or stay in it, as they would in a model. `off` is the norm of the difference to ragged.cu's output over that of the latter.
+medians; a call's tensors are larger than the L2 or stay in it, as they would in a model. `off` is the norm of the difference to ragged.cu's output over that of the latter. --lse: with log-sum-exps (FA3 always
+makes them); --blocks: with scales by block of 128 tokens (FA3 has them by head).
 
 Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU. FA3 FP8 is left out where fa3-fwd is not installed.
 """
@@ -30,8 +31,12 @@ def codes(*shape):
     return (torch.randn(*shape, device=dev) / 4.5 * 448 / 4).clamp(-448, 448).to(E4)
 
 
-def scale(B, H):
-    return torch.full((B, H), 4 * 4.5 / 448, device=dev)
+def scale(B, H, *blocks):
+    return torch.full((B, H, *blocks), 4 * 4.5 / 448, device=dev)
+
+
+def scales(args, B, heads, longest):
+    return [scale(B, H, *([-(-n // 128)] if args.blocks else [])) for H, n in zip(heads, longest)]
 
 
 def without_few(call):
@@ -51,11 +56,17 @@ def without_few(call):
     return run
 
 
+def output(call):
+    """In f32; by what gives log-sum-exps too, without them."""
+    result = call()
+    return (result[0] if isinstance(result, tuple) else result).float()
+
+
 def measure(name, impls, right, rounds, rows, out):
     row, graphs = {"what": name, "off": {}}, {}
     for n, f in impls.items():
         try:
-            o = f().float()
+            o = output(f)
             row["off"][n] = round(float((o - right).norm() / right.norm()), 4)
             graphs[n] = graph(torch, [f], 6)
         except Exception as e:
@@ -68,7 +79,7 @@ def measure(name, impls, right, rounds, rows, out):
         Path(out).write_text(json.dumps({"gpu": torch.cuda.get_device_name(), "rows": rows}, indent=1))
 
 
-def varlen(fa3, rounds, rows, out):
+def varlen(fa3, args, rows):
     dice = random.Random(7)
     for B, Hq, Hkv, most, D in VARLEN:
         for alike in (True, False):
@@ -76,36 +87,38 @@ def varlen(fa3, rounds, rows, out):
             lengths[0] = most
             cu = torch.tensor([sum(lengths[:i]) for i in range(B + 1)], dtype=torch.int32, device=dev)
             q, k, v = (codes(sum(lengths), H, D) for H in (Hq, Hkv, Hkv))
-            qs, ks, vs = (scale(B, H) for H in (Hq, Hkv, Hkv))
+            (qs, ks, vs), of_heads = scales(args, B, (Hq, Hkv, Hkv), (most,) * 3), scale(B, Hkv)
             for causal in (True, False):
-                ours = lambda: w.sdpa_fp8_varlen(q, k, v, qs, ks, vs, cu, cu, most, most, causal=causal)
+                ours = lambda: w.sdpa_fp8_varlen(q, k, v, qs, ks, vs, cu, cu, most, most, causal=causal, return_lse=args.lse)
                 impls = {"ours": ours, "ragged": without_few(ours)}
                 if fa3:
-                    impls["fa3"] = lambda: fa3.flash_attn_varlen_func(q, k, v, cu, cu, most, most, causal=causal, q_descale=ks, k_descale=ks, v_descale=vs)
-                c = w._heuristic.choose_varlen(w._heuristic.Shape(B, Hq, Hkv, most, most, D, causal), q.shape[0], k.shape[0])
-                measure("varlen %dx%d-%dx%s%dx%d %s by %s, %d ways" % (B, Hq, Hkv, "" if alike else "up to ", most, D, "causal" if causal else "full", c.name, c.tiles_per_worker), impls, impls["ragged"]().float(), rounds, rows, out)
+                    impls["fa3"] = lambda: fa3.flash_attn_varlen_func(q, k, v, cu, cu, most, most, causal=causal, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads)
+                c = w._heuristic.choose_varlen(w._heuristic.Shape(B, Hq, Hkv, most, most, D, causal, not args.blocks, lse=args.lse), q.shape[0], k.shape[0])
+                measure("varlen %dx%d-%dx%s%dx%d %s by %s, %d ways" % (B, Hq, Hkv, "" if alike else "up to ", most, D, "causal" if causal else "full", c.name, c.tiles_per_worker), impls, output(impls["ragged"]), args.rounds, rows, args.out)
 
 
-def prompt(fa3, rounds, rows, out):
+def prompt(fa3, args, rows):
     for B, Hq, Hkv, Sq, Sk, D, page in PROMPT:
         pages = Sk // page
         q, (k, v) = codes(B, Hq, Sq, D), (codes(B * pages, page, Hkv, D) for _ in range(2))
-        qs, ks, vs = (scale(B, H) for H in (Hq, Hkv, Hkv))
+        (qs, ks, vs), of_heads = scales(args, B, (Hq, Hkv, Hkv), (Sq, Sk, Sk)), scale(B, Hkv)
         table = torch.randperm(B * pages, device=dev).to(torch.int32).view(B, pages)
         used = torch.full((B,), Sk, dtype=torch.int32, device=dev)
-        ours = lambda: w.decode_fp8(q, k, v, qs, ks, vs, used, page_table=table, causal=True)
+        ours = lambda: w.decode_fp8(q, k, v, qs, ks, vs, used, page_table=table, causal=True, return_lse=args.lse)
         impls = {"ours": ours, "ragged": without_few(ours)}
         if fa3:
             rows_first = q.view(torch.uint8).transpose(1, 2).contiguous().view(E4)
-            impls["fa3"] = lambda: fa3.flash_attn_with_kvcache(rows_first, k, v, cache_seqlens=used, page_table=table, causal=True, q_descale=ks, k_descale=ks, v_descale=vs, num_splits=0).transpose(1, 2)
-        c = w._heuristic.choose_lengths(w._heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, True), page=page)
-        measure("prompt %dx%d-%dx%dx%dx%d, pages of %d, by %s, %d ways" % (B, Hq, Hkv, Sq, Sk, D, page, c.name, c.tiles_per_worker), impls, impls["ragged"]().float(), rounds, rows, out)
+            impls["fa3"] = lambda: fa3.flash_attn_with_kvcache(rows_first, k, v, cache_seqlens=used, page_table=table, causal=True, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads, num_splits=0).transpose(1, 2)
+        c = w._heuristic.choose_lengths(w._heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, True, not args.blocks, lse=args.lse), page=page)
+        measure("prompt %dx%d-%dx%dx%dx%d, pages of %d, by %s, %d ways" % (B, Hq, Hkv, Sq, Sk, D, page, c.name, c.tiles_per_worker), impls, output(impls["ragged"]), args.rounds, rows, args.out)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="varlen,prompt")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--lse", action="store_true")
+    parser.add_argument("--blocks", action="store_true")
     parser.add_argument("--out")
     args = parser.parse_args()
     try:
@@ -115,7 +128,7 @@ def main():
     rows = []
     for name, run in (("varlen", varlen), ("prompt", prompt)):
         if name in args.only.split(","):
-            run(fa3, args.rounds, rows, args.out)
+            run(fa3, args, rows)
 
 
 if __name__ == "__main__":

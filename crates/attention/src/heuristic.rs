@@ -7,6 +7,8 @@ mod few;
 mod odd;
 mod sections;
 
+pub(crate) use few::boxes as few_boxes;
+
 use crate::instance::Instance;
 use crate::problem::{Mask, Problem};
 

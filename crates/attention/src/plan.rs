@@ -173,8 +173,15 @@ impl Plan {
         Ok(LoadedPlan { plan: self.clone(), way: self.way.load(self.target, Some(image))?, lse: None })
     }
 
-    /// `v_t`: the last one is V^T, in whole tiles.
-    fn tensor_map(&self, which: usize, address: u64, boxes: (u32, u32), v_t: bool) -> Result<TensorMap, Error> {
+    /// `v_t`: the last one is V^T, in whole tiles. `packed_rows`: the first one is for row tiles of packed rows.
+    fn tensor_map(
+        &self,
+        which: usize,
+        address: u64,
+        boxes: (u32, u32),
+        v_t: bool,
+        packed_rows: bool,
+    ) -> Result<TensorMap, Error> {
         let p = &self.problem;
         let s = &p.strides[if p.wide_queries { which.max(1) } else { which }];
         let (rows_q, rows_k) = if p.wide_queries { (boxes.1, boxes.1) } else { boxes };
@@ -189,11 +196,22 @@ impl Plan {
         } else {
             (p.heads_kv, p.seqlen_k, rows_k)
         };
-        let dims = [p.head_dim, tokens, heads, p.batch].map(u64::from);
         // A dimension of one element may have any stride; the driver wants a whole one.
-        let strides = [(s.token, tokens), (s.head, heads), (s.batch, p.batch)]
-            .map(|(stride, n)| if n == 1 { (stride.max(16) as u64).next_multiple_of(16) } else { stride as u64 });
-        driver::encode_bytes(address, dims, strides, [p.head_dim.min(128), rows, 1, 1])
+        let stride =
+            |stride: i64, n: u32| if n == 1 { (stride.max(16) as u64).next_multiple_of(16) } else { stride as u64 };
+        let [token, head, batch] = [stride(s.token, tokens), stride(s.head, heads), stride(s.batch, p.batch)];
+        let group = p.heads_q / p.heads_kv;
+        if which == 0 && packed_rows && crate::heuristic::few_boxes(group) {
+            let dims = [p.head_dim, heads, tokens, p.batch].map(u64::from);
+            return driver::encode_bytes(
+                address,
+                dims,
+                [head, token, batch],
+                [p.head_dim.min(128), group, 64 / group, 1],
+            );
+        }
+        let dims = [p.head_dim, tokens, heads, p.batch].map(u64::from);
+        driver::encode_bytes(address, dims, [token, head, batch], [p.head_dim.min(128), rows, 1, 1])
     }
 }
 
@@ -283,8 +301,9 @@ impl LoadedPlan {
             // Queries of 16 bits are not loaded by boxes: the map of keys takes their place.
             let q = if plan.problem.wide_queries { at.k } else { at.q };
             let v_t = plan.problem.packed_values || way.choice.transposes;
+            let packed_rows = way.choice.instance.defines.contains(&("WS_FEW", 1));
             for (i, pointer) in [q, at.k, v].into_iter().enumerate() {
-                maps[i] = plan.tensor_map(i, pointer.0, boxes, v_t)?;
+                maps[i] = plan.tensor_map(i, pointer.0, boxes, v_t, packed_rows)?;
                 arguments[i + 1] = (&raw mut maps[i]).cast();
             }
             count = 4;

@@ -363,12 +363,12 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
     const EXACT_BLOCKS: &str = "gate_any_forward_few_blocks_plain.cu";
     const F16: &str = "gate_any_forward_f16_few_plain.cu";
     const F16_VARLEN: &str = "gate_any_forward_f16_few_varlen_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 14] = [
+    let rows: [(&str, &str, &[&str], usize); 16] = [
         (
             EXACT,
             "a log-sum-exp of shares of keys, queries that see nothing",
             &["--shapes", "2x6x2x12x500x128,1x4x2x200x90x64", "--mask", "causal", "--sweep"],
-            4,
+            5,
         ),
         (
             EXACT,
@@ -381,6 +381,18 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
             "scales by block, many row tiles",
             &["--shapes", "1x3x1x230x200x128,2x2x1x9x300x256", "--scales", "block"],
             4,
+        ),
+        (
+            "gate_any_forward_few_varlen_plain.cu",
+            "log-sum-exps, one behind another, long ones and many",
+            &["--shapes", "3x4x2x200x300x128,20x6x2x30x200x64", "--sweep"],
+            10,
+        ),
+        (
+            "gate_any_forward_few_lengths_plain.cu",
+            "log-sum-exps and scales by block, parts of caches, pages",
+            &["--shapes", "3x4x2x12x400x64,2x2x1x9x300x256", "--scales", "block"],
+            8,
         ),
         (
             CODES_BLOCKS,

@@ -55,8 +55,6 @@ fn beside() -> Vec<Instance> {
         // In caches or pages, and one behind another.
         let kinds: &[u32] = match instance.file {
             "decode" => &[1],
-            "forward" => &[],
-            _ if instance.defines.contains(&("WS_BLOCKS", 1)) => &[],
             _ if instance.defines.contains(&("WS_FEW", 1)) => &[1, 2],
             _ => &[],
         };

@@ -69,7 +69,7 @@ WS_DEV void few_clear(const Work&, i32, u32, u32, u32) {}
 #endif
 
 #if WS_LENS == 2
-// Rows of the output that are of no sequence, or behind as many as one may have, become zeros: a share of them by one of `warps` warps of all CTAs.
+// Rows of the output that are of no sequence, or behind as many as one may have, become zeros, and their log-sum-exps minus infinity: a share of them by one of `warps` warps of all CTAs.
 WS_DEV void few_clear_gaps(const Params& p, i32 warp, i32 warps, i32 lane) {
     const Ragged& x = ragged(p);
     const i64 row_bytes = static_cast<i64>(p.Hq) * D * (WS_OUT == kOutE4m3 ? 1 : 2);
@@ -81,8 +81,11 @@ WS_DEV void few_clear_gaps(const Params& p, i32 warp, i32 warps, i32 lane) {
         for (u32 left = __ballot_sync(0xFFFFFFFFu, from < to); left; left &= left - 1) {
             const i32 at = __ffs(static_cast<i32>(left)) - 1;
             u8* out = static_cast<u8*>(p.out);
-            const i64 end = __shfl_sync(0xFFFFFFFFu, to, at) * row_bytes;
-            for (i64 i = __shfl_sync(0xFFFFFFFFu, from, at) * row_bytes + 16 * (warp * 32 + lane); i < end; i += 16 * 32 * warps) *reinterpret_cast<uint4*>(out + i) = make_uint4(0, 0, 0, 0);
+            const i64 first = __shfl_sync(0xFFFFFFFFu, from, at), end = __shfl_sync(0xFFFFFFFFu, to, at);
+            for (i64 i = first * row_bytes + 16 * (warp * 32 + lane); i < end * row_bytes; i += 16 * 32 * warps) *reinterpret_cast<uint4*>(out + i) = make_uint4(0, 0, 0, 0);
+            if (!kLogs || !p.lse) continue;
+            for (i32 head = warp; head < p.Hq; head += warps)
+                for (i64 i = first + lane; i < end; i += 32) p.lse[static_cast<i64>(head) * x.total_q + i] = kNegInf;
         }
     }
 }
@@ -127,6 +130,7 @@ WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
             w.first_row = (row_tiles - 1 - from_last) * ROWS;
             w.first_k = min(max(__ldg(x.cu_k + w.b), 0), x.total_k);
             w.keys = min(max(__ldg(x.cu_k + w.b + 1) - w.first_k, 0), x.total_k - w.first_k);
+            if (kBlocks) w.keys = min(w.keys, p.Sk);   // behind the most that a sequence has there are no scales
             return true;
         }
         w.before += units;
@@ -174,12 +178,28 @@ WS_DEV FewRow few_row_of(const Params& p, const Work& w, i32 n, i32 row) {
     return {row - query * p.group, query < n ? query : -1};
 }
 
-// Arrivals at the barrier of a row tile's Q: each lane's copies, and then one for the factors.
-constexpr u32 kFewArrivals = 33;
+// Whether 64 rows are whole groups of heads: then a box of (D, heads of a group, queries) has them as they are packed. (Row by row D 256 over few keys takes up to 1.6 times as long, D 128 1.1, D 64 by four consumers 1.25.)
+WS_DEV bool few_boxes(const Params& p) { return p.group <= 64 && (p.group & (p.group - 1)) == 0; }
 
-// Brings a row tile's rows of Q, zeros for what is no row, and leaves each one's factor: by the warp that loads K, a row tile ahead of who reads them.
-WS_DEV void few_bring_rows(const Params& p, const Work& w, u32 q, u32 factors, u32 bar, u32 lane) {
+// Arrivals at the barrier of a row tile's Q: each lane's copies, or one for all boxes, and then one for the factors.
+WS_DEV u32 few_arrivals(const Params& p) { return few_boxes(p) ? 2 : 33; }
+
+// A row tile's rows of Q by boxes, by one thread: zeros behind the last query of all, and whatever lies there behind a sequence's.
+WS_DEV void few_load_queries(const Params& p, const Work& w, const TensorMap* qm, u32 q, u32 bar) {
+    const i32 first = few_query(w, w.first_row) + (kVarlen ? w.first_q : 0), each = 64 / p.group;
+    mbarrier_expect_tx(bar, kQBytes);
+#pragma unroll
+    for (i32 g = 0; g < WGS; ++g)
+#pragma unroll
+        for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(q + g * (64 * D) + half * (64 * 128), qm, bar, half * 128, w.head, first + g * each, kVarlen ? 0 : w.b);
+    copies_issued(bar);
+}
+
+// Brings a row tile's rows of Q, zeros for what is no row, and leaves each one's factor, 0 for what is none: by the warp that loads K, a row tile ahead of who reads them.
+WS_DEV void few_bring_rows(const Params& p, const Work& w, const TensorMap* qm, u32 q, u32 factors, u32 bar, u32 lane) {
     constexpr i32 kEach = ROWS / 32, kLanes = D / 16, kAtOnce = 32 / kLanes;   // a lane's rows; lanes that copy a row; rows at once
+    const bool boxes = few_boxes(p);
+    if (boxes && lane == 0) few_load_queries(p, w, qm, q, bar);
     constexpr i32 kUnroll = D == 256 ? 1 : 4;   // two consumers of D 256 leave 40 registers
     const float* scales = p.q_scale + w.b * p.qs_b + w.head * p.qs_h;
     const u8* from = p.q + (kVarlen ? w.first_q * p.q_s : w.b * p.q_b) + w.head * p.q_h;
@@ -196,6 +216,7 @@ WS_DEV void few_bring_rows(const Params& p, const Work& w, u32 q, u32 factors, u
             place = static_cast<i32>((at.of_group * p.q_h + at.query * p.q_s) / 16);
             scale[i] = load_f32(scales + at.of_group * p.qs_h + (at.query >> 7) * p.qs_t);
         }
+        if (boxes) continue;
 #pragma unroll(kUnroll)
         for (i32 j = 0; j < 32; j += kAtOnce) {
             const i32 source = __shfl_sync(0xFFFFFFFFu, place, j + among);
@@ -203,7 +224,7 @@ WS_DEV void few_bring_rows(const Params& p, const Work& w, u32 q, u32 factors, u
             cp_async_16(q + i / 2 * (64 * D) + chunk / 8 * (64 * 128) + swizzled<kPitch>(row, chunk % 8), from + static_cast<i64>(max(source, 0)) * 16 + chunk * 16, source < 0 ? 0 : 16);
         }
     }
-    cp_async_arrive(bar);
+    if (!boxes) cp_async_arrive(bar);
 #pragma unroll
     for (i32 i = 0; i < kEach; ++i) store_shared_f32(factors + 4 * (lane + 32 * i), kBlocks ? c * scale[i] : score_factor(c * scale[i]));
 }
@@ -214,6 +235,16 @@ WS_DEV i64 few_out_row(const Params& p, const Work& w, i32 head, i32 row) {
     if (at.query < 0) return -1;
     if (kVarlen) return static_cast<i64>(w.first_q + at.query) * p.Hq + head + at.of_group;   // head: of the sequence
     return static_cast<i64>(head + at.of_group) * p.Sq + at.query;
+}
+
+// The same in log-sum-exps, whose rows are outputs' (out_row), or, where sequences lie one behind another, those of each head one behind another.
+WS_DEV i64 few_lse_row(const Params& p, const Work& w, i32 head, i32 row, i64 out_row) {
+#if WS_LENS == 2
+    const FewRow at = few_row_of(p, w, w.queries, row);
+    return static_cast<i64>(head + at.of_group) * ragged(p).total_q + w.first_q + at.query;
+#else
+    return out_row;
+#endif
 }
 
 // What a thread leaves of its part of a row tile for whoever adds: kOut outputs in f16, divided by their row's sum (a rounding finer than the output's own), then each row's reference and sum. In words of 16

@@ -36,6 +36,8 @@
 //   alike (no stores at all 5 to 8% faster: it is their bytes); Q's room given back before the wait for V^T 1% slower behind the mask; the next row tile looked up ahead at D 64 and 128 up to 4% slower.
 //   WS_FEW, H100, 2026-11-25: without turns 2 to 8% slower where two consumers work (19x64-8x46x603x256 70.4 us instead of 69.1, 29x64-8x22x7221x64 237.7 instead of 219.5; D 64 causal alike); a tile's
 //   scores by one product at D 64 and 128 1 to 3% slower; one tile's maxima for references without a mask: the last tile may hold few keys, and then all of the next one is made again (49x64-16x132x132x256 512 us, where the kernel for many queries has 280).
+//   Beside peaked rows, D 64 4x16x4096 with a log-sum-exp full and causal, H100, 2026-11-26 (never asked for 422, 255; as shipped 439 to 454, 267): asked once, after four tiles, 438, 261, but errors up to 1.4 of FA3 FP8's instead of 1.27; loops of tiles between questions
+//   439, 271 (D 128 3 to 5% slower). WS_LENS: three consumers at D 128 2 to 45% slower than two (8x16-16x2048 causal 233 instead of 204), at D 64 with 160 and 32 registers 6 to 20% slower than with 152 and 56; no turns 2 to 7% slower; what is told read again after the loop alike.
 // Measured: docs/ledger.md, docs/ledger-shapes.md. Comes from: split.cu.
 #include "params.cuh"
 #include "scale.cuh"
@@ -84,6 +86,9 @@
 #ifndef WS_FEW
 #define WS_FEW 0   // row tiles are of packed rows of a key head, and CTAs may share out their keys: few.cuh
 #endif
+#ifndef WS_LENS
+#define WS_LENS 0   // with WS_FEW: sequences have lengths of their own, and perhaps pages; 2: or lie one behind another
+#endif
 #ifndef WS_QSTAGES
 #define WS_QSTAGES (WS_D == 256 && (WS_CAUSAL || !WS_PACKED) || WS_WIDEQ ? 1 : 2)
 #endif
@@ -99,17 +104,18 @@ constexpr bool kTurns = WS_TURNS;   // consumers issue values and the next score
 constexpr bool kWide = WS_WIDE, kSerial = WS_SERIAL;
 // The next row tile and its scales are looked up before this one's outputs fill the way to memory: 1,900 cycles of divisions and loads, 6% of six tiles of keys. And where Q has one
 // slot, the next one's Q comes while this one's last values are made.
-constexpr bool kAhead = WS_D == 256 && !WS_BLOCKS && !WS_WIDEQ, kEarlyQ = WS_D == 256 && WS_QSTAGES == 1 && !WS_WIDEQ && !WS_KEEP;
+constexpr bool kAhead = WS_D == 256 && !WS_BLOCKS && !WS_WIDEQ && !WS_LENS, kEarlyQ = WS_D == 256 && WS_QSTAGES == 1 && !WS_WIDEQ && !WS_KEEP;
 constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is multiplied while its scores are made: at D 64, by block, ptxas makes 12% slower code of it
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = false, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = false;
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = WS_LENS, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = true;
 static_assert(kPacked && !kSerial || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
 static_assert(WGS >= (kFew && D == 256 ? 1 : 2) && WGS <= 4, "two to four consumers; one of few rows at head dimension 256");
-static_assert(!kFew || (!kPacked && !kSerial && !kKeep && WGS <= 2), "few rows take V as it comes, by one consumer or two");
+static_assert(!kFew || (!kPacked && !kSerial && !kKeep && WGS <= (D == 64 ? 3 : 2)), "few rows take V as it comes, by one or two consumers, at head dimension 64 by two or three");
+static_assert(!kLens || kFew, "lengths of their own: few rows");
 constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D;
 constexpr i32 kQStages = WS_QSTAGES, kStages = WS_KSTAGES, kVtStages = WS_VSTAGES;
@@ -117,7 +123,7 @@ constexpr i32 kVStages = kPacked ? 0 : 2;
 static_assert(kQStages >= 1 && kQStages <= 2 && kStages <= 8 && kVtStages <= 8, "stages: room for barriers");
 constexpr i32 kTransposers = 2, kWhole = 1;   // warps; tiles of keys at a time
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
-constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? 160 : kFew && D != 256 ? 216 : 232, kProducerRegisters = kFew && (D != 256 || WGS == 1) ? 72 : WGS == 2 ? 40 : 32;
+constexpr i32 kConsumerRegisters = WGS == 4 ? 112 : WGS == 3 ? (kFew ? 152 : 160) : kFew && D != 256 ? 216 : 232, kProducerRegisters = WGS == 1 || kFew && D != 256 && WGS == 2 ? 72 : WGS == 3 && kFew ? 56 : WGS == 2 ? 40 : 32;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
 // Shared memory: Q | K | V | V^T | barriers.
@@ -125,14 +131,17 @@ constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVtBytes 
 // Then, with kBlocks, the scales of the last tiles of K and of V: more than are under way, as a tile may wait in two rings.
 constexpr u32 kBarsRoom = kStages > 4 || kVtStages > 4 ? 8 : 4, kScales = kBars + (kBarsRoom == 4 ? 256 : 512), kScaleSlots = 8;
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
-constexpr u32 kFactors = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kFactorBytes = kFew ? 4 * ROWS : 0;   // then, with kFew, a factor for each row of each slot of Q
+// Then, kTold: two records of what consumers are told of row tiles, and, kFew: factors of the rows of each slot of Q.
+constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kTold ? 48 : 0;
+constexpr u32 kFactors = kRecords + 2 * kRecordBytes, kFactorBytes = kFew ? 4 * ROWS : 0;
 constexpr u32 kSharedBytes = kFactors + kQStages * kFactorBytes;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 #include "forward_work.cuh"
 #include "half.cuh"
-#include "queries.cuh"
 #include "peaked.cuh"
+#include "queries.cuh"
+#include "told.cuh"
 
 // S = Q K^T for one half of a tile's keys, issued, not waited for. q and k are low words of descriptors, as vt below.
 WS_DEV void issue_scores(float (&s)[KEYS / 4], u32 q, u32 k, i32 half) {
@@ -187,9 +196,9 @@ struct Consumer {
     WS_DEV_MEMBER bool is_due(i32 tile) const { return tile >= static_cast<i32>(next & ~kRefers); }
 
     // Whether a warp's rows are peaked.
-    WS_DEV_MEMBER void ask(i32 done) {
+    WS_DEV_MEMBER void ask(const Params& p, const Work& w, i32 done) {
         const float all0 = quad_sum(sum0), all1 = quad_sum(sum1);
-        const Peaked x = peaked<KEYS>(unseen0() ? 0.0f : 0.125f * all0, unseen1() ? 0.0f : 0.125f * all1, done, WS_CAUSAL && done > 1 ? 2 : 0, WS_LOOKS == 1 ? -0.5f : 0.0f);
+        const Peaked x = peaked<KEYS>(unseen0() ? 0.0f : 0.125f * all0, unseen1() ? 0.0f : 0.125f * all1, done, !WS_CAUSAL ? keys_behind(p, w) : done > 1 ? 2 * KEYS : 0, WS_LOOKS == 1 ? -0.5f : 0.0f);
         next = x.rows ? kBegins : x.again;
     }
 
@@ -381,11 +390,19 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
     Scales scales;
     bool more = kAhead && work_of(p, 0, w);
     if (more) scales = scales_of(p, w);
+    Told is;   // kTold: what the row tile is
+    auto begin = [&](i32 i) {
+        if (!kTold) return kAhead ? more : work_of(p, i, w);
+        mbarrier_wait(bars.q_full(q.slot), q.phase);
+        is = told(record_at(base, q));
+        w = is.w;
+        return w.tiles >= 0;
+    };
 #pragma unroll 1
-    for (i32 i = 0; kAhead ? more : work_of(p, i, w); ++i) {
+    for (i32 i = 0; begin(i); ++i) {
         const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
         const i32 kv_head = w.head / p.group;
-        const float v_scale = kAhead ? scales.v : kBlocks ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
+        const float v_scale = kAhead ? scales.v : kBlocks || kTold ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h);   // wanted at the end only
         Consumer me;
         me.reset();
         float q_factor = 0.0f, q_factor1 = 0.0f;   // 64 rows lie in one block of tokens; the second one is kWideQ's
@@ -409,7 +426,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 Work next;
                 if (work_of(p, i + 1, next)) prefetch_rows(p, next.b * p.Hq + next.head, next.first_row + 64 * group + 16 * warp, 16, lane);
             } else {
-                mbarrier_wait(bars.q_full(q.slot), q.phase);
+                mbarrier_wait(kTold ? bars.q_raw(q.slot) : bars.q_full(q.slot), q.phase);
                 if (kFew) {
                     fence_async_shared();   // rows came by ordinary copies
                     const u32 factors = base + kFactors + q.slot * kFactorBytes + 4 * (group * 64 + 16 * warp + lane / 4);
@@ -467,7 +484,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         issue_scores(s[1], q_desc, k_desc, 1);
                     }
                     io.pass_turn();
-                    if (me.is_due(j)) me.ask(j);   // this and the next, while the scores are made
+                    if (me.is_due(j)) me.ask(p, w, j);   // this and the next, while the scores are made
                     if (kBlocks && kScaleLate) {
                         const float k_scale = io.k_scale(n);
                         me.c0 = score_factor(q_factor * k_scale);
@@ -584,6 +601,10 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 if (!kEarlyQ) io.release(bars.q_empty(q.slot));
                 q.next();
             }
+        } else if (kTold) {
+            __syncwarp();
+            io.release(bars.q_empty(q.slot));
+            q.next();
         }
 
 #if WS_FEW
@@ -599,13 +620,14 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         float sum0 = me.unseen0() ? 0.0f : all0, sum1 = me.unseen1() ? 0.0f : all1;
 #if WS_FEW
         constexpr float kLowest = -1e30f;   // the reference of a row that has seen no key: finite, as others are taken from it
-        const i32 head = done.b * p.Hq + done.head;
+        const i32 head = kTold ? is.head : done.b * p.Hq + done.head;
         float top0 = me.unseen0() ? kLowest : -me.bias0, top1 = me.unseen1() ? kLowest : -me.bias1;
         me.o[D / 2] = sum0, me.o[D / 2 + 1] = sum1;
         if (!few_add(p, done, head, group, thread, me.o, top0, top1)) continue;
         sum0 = me.o[D / 2], sum1 = me.o[D / 2 + 1], me.bias0 = -top0, me.bias1 = -top1;
 #endif
-        float f0 = sum0 > 0.0f ? v_scale * rcp(sum0) : 0.0f, f1 = sum1 > 0.0f ? v_scale * rcp(sum1) : 0.0f;
+        const float by = kTold ? is.v_scale : v_scale;
+        float f0 = sum0 > 0.0f ? by * rcp(sum0) : 0.0f, f1 = sum1 > 0.0f ? by * rcp(sum1) : 0.0f;
         if (kPacked && kBlocks) {   // V's mean, for rows that see a key
             add_mean(p, me.o, static_cast<i64>(w.b) * p.Hkv + kv_head, lane4, f0, f1, sum0 > 0.0f, sum1 > 0.0f);
             f0 = f1 = 1.0f;
@@ -614,8 +636,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const i64 at0 = few_out_row(p, done, head, row0), at1 = few_out_row(p, done, head, row1);
         store_few<4>(p, me.o, at0, at1, lane4, f0, f1);
         if (p.lse && lane4 == 0) {
-            if (at0 >= 0) p.lse[at0] = sum0 > 0.0f ? (lg2(sum0) - me.bias0) * kLn2 : kNegInf;
-            if (at1 >= 0) p.lse[at1] = sum1 > 0.0f ? (lg2(sum1) - me.bias1) * kLn2 : kNegInf;
+            if (at0 >= 0) p.lse[few_lse_row(p, done, head, row0, at0)] = sum0 > 0.0f ? (lg2(sum0) - me.bias0) * kLn2 : kNegInf;
+            if (at1 >= 0) p.lse[few_lse_row(p, done, head, row1, at1)] = sum1 > 0.0f ? (lg2(sum1) - me.bias1) * kLn2 : kNegInf;
         }
 #else
         const i64 at = kAhead ? own_at : (static_cast<i64>(w.b) * p.Hq + w.head) * p.Sq;
@@ -637,6 +659,8 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
                       const __grid_constant__ TensorMap v_map) {
     auto transpose = [](u32 from, u32 to, u32 warp, u32 lane, u32) { transpose_share<D, KEYS, kTransposers>(from, to, warp, lane); };
     auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
-    auto nothing = [](u32, const Bars&, const Ring<kQStages>&, const Work*, u32, u32) {};
-    forward_roles(p, &q_map, &k_map, &v_map, transpose, nothing, consumer);
+    auto begin_rows = [&](u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 warp, u32 lane) {
+        if (kTold && warp == 0) tell_rows(p, base, bars, q, w, lane, 1.0f);
+    };
+    forward_roles(p, &q_map, &k_map, &v_map, transpose, begin_rows, consumer);
 }

@@ -94,12 +94,12 @@
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS;
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false;
 static_assert(D == 128 ? WGS == 2 || WGS == 3 && !kFew : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
 static_assert(D == 128 || kFew || (kPacked && !kBlocks), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
 static_assert(kPacked || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kPacked || !kFew, "few rows take V as it comes");
-static_assert(!kLens || kFew && !kBlocks, "lengths of their own: few rows, scales of whole heads");
+static_assert(!kLens || kFew, "lengths of their own: few rows");
 constexpr u32 kPitch = 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;
 constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of ones behind it
@@ -112,11 +112,11 @@ constexpr i32 kWhole = WS_CAUSAL ? 1 : kStep;   // of which a row tile has a mul
 constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : kDeep && WGS == 2 ? 232 : D == 256 ? 240 : 216, kProducerRegisters = WGS == 3 ? 32 : kDeep && WGS == 2 ? 40 : D == 256 && WGS == 2 ? 24 : 72;
 static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1) * 128) / 8 * 8 * (WGS + 1), "more registers than the launch allocates: setmaxnreg would wait for ever");
 
-// Shared memory: Q | K | V | V^T | barriers | scales | Told of each slot of Q | factors of its rows.
+// Shared memory: Q | K | V | V^T | barriers | scales | two of Told | factors of each slot of Q.
 constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
 constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
 constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kLens ? 48 : 32;
-constexpr u32 kFactors = kRecords + kQStages * kRecordBytes, kFactorBytes = kFew ? 4 * ROWS : 0, kSharedBytes = kFactors + kQStages * kFactorBytes;   // of rows of Q
+constexpr u32 kFactors = kRecords + 2 * kRecordBytes, kFactorBytes = kFew ? 4 * ROWS : 0, kSharedBytes = kFactors + kQStages * kFactorBytes;   // of rows of Q
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
@@ -249,10 +249,11 @@ struct Consumer {
     }
 
     // Whether a warp's references follow from now on: where its rows are peaked.
-    WS_DEV_MEMBER void ask(const Params& p) {
+    WS_DEV_MEMBER void ask(const Params& p, const Work& w) {
         const i32 tiles = kAnew ? told(record).w.tiles : 0, done = kAnew ? tiles - left : j;
-        const i32 unsure = WS_CAUSAL && (WGS == 3 || done > 1) ? 2 : 0;   // the first tile is one that all rows see. PERF: asked for with three consumers too, 160 registers are too few (C7511)
-        const Peaked x = peaked<KEYS>(o[kSums] * 0x1p-6f, o[kSums + 1] * 0x1p-6f, done, unsure, WS_CAUSAL && p.Sk <= 1024 ? 0.0f : 0.5f);
+        // The first tile is one that all rows see; without the mask, the one where keys end. PERF: the former asked for with three consumers too, 160 registers are too few (C7511)
+        const i32 hidden = WS_CAUSAL ? (WGS == 3 || done > 1 ? 2 * KEYS : 0) : keys_behind(p, w);
+        const Peaked x = peaked<KEYS>(o[kSums] * 0x1p-6f, o[kSums + 1] * 0x1p-6f, done, hidden, WS_CAUSAL && p.Sk <= 1024 ? 0.0f : 0.5f);
         ask_at(x.rows ? 0x7FFFFFFF : x.again, tiles, x.rows);
     }
 
@@ -288,7 +289,7 @@ struct Consumer {
             io.wait_k(n + 1);
             issue_scores(s[kTiles - 1], q_desc, io.k_desc(n + 1));
         }
-        if (is_due()) ask(p);   // while the scores are made
+        if (is_due()) ask(p, w);   // while the scores are made
         if (kBlocks) {   // while the scores are made
             const float k_scale = load_shared_f32(bars.k_scale(number(n)));
             c0 = factor_pair(step0 * k_scale);
@@ -301,6 +302,7 @@ struct Consumer {
             if (h + 1 < kTiles) wgmma_wait<1>();
             else wgmma_wait<0>();
             pin(s[h]);
+            if (kDeep && j + 1 == w.tiles) io.release(bars.q_empty(0));   // the next row tile's Q comes while this one ends
             if (h == 0) LAP(1);
             io.release_k(n + h);
             if (kAnew) {
@@ -382,7 +384,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 #pragma unroll 1
     for (;;) {
         Consumer me;
-        me.record = base + kRecords + q.slot * kRecordBytes, me.group = group;
+        me.record = record_at(base, q), me.group = group;
         mbarrier_wait(bars.q_full(q.slot), q.phase);
         const Told x = told(me.record);
         const Work& w = x.w;
@@ -390,6 +392,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         if (kFew) me.b0 = me.b1 = twice(kUnseen);
 #pragma unroll
         for (i32 i = 0; i < kOutputs; ++i) me.o[i] = 0.0f;
+        bool given = false;   // Q's only room, already
         if (w.tiles > 0) {
             const u32 thread = anew(own), warp = thread / 32, lane4 = thread % 4;
             const i32 group_row = w.first_row + 64 * group, row0 = own_row(w, group, thread);
@@ -405,6 +408,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear), me.ask_at(WS_LOOKS, w.tiles, true);
             me.k_there = false;
             LAP(5);
+            given = kDeep && mine > 0;
             if (mine > 0) {
                 i32 hidden = w.tiles - mine;   // tiles that the group's rows do not see come behind the first one
                 if (kStep == 1 || WS_CAUSAL) {
@@ -423,7 +427,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         }
         const Told done = told(me.record);   // again: that costs less than its registers in the loop
         __syncwarp();
-        io.release(bars.q_empty(q.slot));
+        if (!given) io.release(bars.q_empty(q.slot));
         q.next();
 
         const u32 thread = anew(own), lane4 = thread % 4;

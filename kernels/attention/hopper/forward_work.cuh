@@ -2,7 +2,7 @@
 //
 // Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
 // kVtBytes (a slot of V as consumers take it), kWhole (a row tile has a multiple of so many tiles of keys), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
-// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kOwnQ (they load Q themselves); kFew (row tiles are of packed rows of a key head, whose Q comes row by row, and their keys are shared out among CTAs: few.cuh); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
+// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kLogs (with lengths of their own: log-sum-exps may be wanted); kOwnQ (they load Q themselves); kFew (row tiles are of packed rows of a key head, whose Q comes row by row, and their keys are shared out among CTAs: few.cuh); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
 #include "params.cuh"
@@ -43,6 +43,9 @@ WS_DEV i32 tiles_seen(const Params& p, const Work& w, i32 group_row) {
     return WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
 }
 WS_DEV i32 clear_keys(const Params& p, i32 group_row) { return WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk; }
+
+// Without the mask: how many keys of a row tile's tiles lie behind all.
+WS_DEV i32 keys_behind(const Params& p, const Work& w) { return kFew ? max(0, (w.base + w.tiles) * KEYS - few_keys(p, w)) : w.tiles * KEYS - p.Sk; }
 
 WS_DEV i32 row_tiles_of(const Params& p) { return p.row_tiles * p.Hq * p.B; }
 
@@ -154,8 +157,9 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
             const i32 early = min(kEarly, w.tiles);
             for (i32 i = 0; i < early; ++i) load_k(i, kv_head);
             mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
-            if (!kTold || w.tiles > 0) few_bring_rows(p, w, base + q.slot * kQBytes, base + kFactors + q.slot * kFactorBytes, q_there, threadIdx.x % 32);
-            else cp_async_arrive(q_there);
+            if (!kTold || w.tiles > 0) few_bring_rows(p, w, qm, base + q.slot * kQBytes, base + kFactors + q.slot * kFactorBytes, q_there, threadIdx.x % 32);
+            else if (!few_boxes(p)) cp_async_arrive(q_there);
+            else if (threadIdx.x % 32 == 0) mbarrier_arrive(q_there);
             __syncwarp();
             if (threadIdx.x % 32 == 0) mbarrier_arrive(q_there);
             q.next();
@@ -355,12 +359,12 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
     const u32 base = smem_addr(smem), group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0), thread = threadIdx.x % 128;   // a shuffle tells the compiler that all lanes have the same
     const Bars bars{base + kBars};
     if (threadIdx.x == 0) {
-        for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), kFew && !kTold ? kFewArrivals : 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
+        for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_full(i), kFew && !kTold ? few_arrivals(p) : 1), mbarrier_init(bars.q_empty(i), 4 * WGS);
         for (u32 i = 0; i < kStages; ++i) mbarrier_init(bars.k_full(i), 1), mbarrier_init(bars.k_empty(i), 4 * WGS);
         for (u32 i = 0; i < kVStages; ++i) mbarrier_init(bars.v_full(i), 1), mbarrier_init(bars.v_empty(i), kTransposers);
         for (u32 i = 0; i < kVtStages; ++i) mbarrier_init(bars.vt_full(i), kPacked ? 1 : kTransposers), mbarrier_init(bars.vt_empty(i), 4 * WGS);
         if (kTold)
-            for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_raw(i), kFew ? kFewArrivals : 1);
+            for (u32 i = 0; i < kQStages; ++i) mbarrier_init(bars.q_raw(i), kFew ? few_arrivals(p) : 1);
         if (kDrawn)
             for (u32 i = 0; i < 2; ++i) mbarrier_init(bars.drawn_full(i), 1), mbarrier_init(bars.drawn_empty(i), (kPacked ? 1 : kTransposers) + 1);
         mbarrier_init_fence();

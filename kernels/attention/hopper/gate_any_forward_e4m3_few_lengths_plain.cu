@@ -1,7 +1,7 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
 //! constraints = ["GROUPS == 2 || D == 256", "Hq % Hkv == 0"]
-//! shapes = ["3x8x2x12x600x128", "2x3x1x12x600x256"]
+//! shapes = ["3x8x2x12x600x128", "2x4x1x12x600x256"]
 //! scales = ["head", "tensor"]
 //! layouts = ["lengths", "paged"]
 //! outs = ["bf16", "f16", "e4m3"]
@@ -93,7 +93,7 @@
 //! entry = "forward_e4m3_few"
 //! grid = ["min(B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS, 4)"]
 //! block = ["128 * GROUPS + 128"]
-//! shared_bytes = "16384 * GROUPS + 512 * GROUPS / (D / 128) + (D / 256) * ((3 - GROUPS) * 32768 + 133424) + (1 - D / 256) * 168288"
+//! shared_bytes = "16384 * GROUPS + 512 * GROUPS / (D / 128) + (D / 256) * ((3 - GROUPS) * 32768 + 133472) + (1 - D / 256) * 168288"
 //! args = ["p"]
 
 // forward_e4m3.cu over few rows of queries (few.cuh) where sequences use parts of their caches, or pages, with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU
@@ -110,5 +110,5 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_fe
     const i32 rows = p.x.pages ? p.x.page_size : p.Sk;   // of a page, or of a sequence's cache
     const u32 box = min(KEYS, rows);
     const TensorMap k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, rows, p.x.pages ? box : KEYS, kPlainChunks, 0), v_map = plain_map(p.v, p.v_b, p.v_h, p.v_s, rows, p.x.pages ? box : KEYS, kPlainChunks, 0);
-    attention_forward_e4m3(p, k_map, k_map, v_map);
+    attention_forward_e4m3(p, plain_queries(p, p.Sq, p.q_b), k_map, v_map);
 }

@@ -1,7 +1,7 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
 //! constraints = ["GROUPS == 2 || D == 256", "Hq % Hkv == 0"]
-//! shapes = ["2x8x2x12x600x128", "1x6x2x70x500x128", "2x3x1x12x600x256"]
+//! shapes = ["2x8x2x12x600x128", "1x6x2x70x500x128", "2x4x1x12x600x256"]
 //! scales = ["head", "tensor"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
@@ -79,7 +79,7 @@
 //! entry = "forward_e4m3_few"
 //! grid = ["min(B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS, 4)"]
 //! block = ["128 * GROUPS + 128"]
-//! shared_bytes = "16384 * GROUPS + 512 * GROUPS / (D / 128) + (D / 256) * ((3 - GROUPS) * 32768 + 133408) + (1 - D / 256) * 168256"
+//! shared_bytes = "16384 * GROUPS + 512 * GROUPS / (D / 128) + (D / 256) * ((3 - GROUPS) * 32768 + 133440) + (1 - D / 256) * 168256"
 //! args = ["p"]
 
 // forward_e4m3.cu over few rows of queries (few.cuh), with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its instructions.
@@ -93,5 +93,5 @@
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_few(const __grid_constant__ Params p) {
     const TensorMap k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, p.Sk, 128), v_map = plain_map(p.v, p.v_b, p.v_h, p.v_s, p.Sk, 128);
-    attention_forward_e4m3(p, k_map, k_map, v_map);
+    attention_forward_e4m3(p, plain_queries(p, p.Sq, p.q_b), k_map, v_map);
 }

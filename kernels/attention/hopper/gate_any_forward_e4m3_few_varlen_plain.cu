@@ -1,7 +1,7 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
 //! constraints = ["GROUPS == 2 || D == 256", "Hq % Hkv == 0"]
-//! shapes = ["3x8x2x12x600x128", "2x3x1x12x600x256"]
+//! shapes = ["3x8x2x12x600x128", "2x4x1x12x600x256"]
 //! scales = ["head", "tensor"]
 //! layouts = ["ragged"]
 //! outs = ["bf16", "f16", "e4m3"]
@@ -96,7 +96,7 @@
 //! entry = "forward_e4m3_few_varlen"
 //! grid = ["min(B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS, 4)"]
 //! block = ["128 * GROUPS + 128"]
-//! shared_bytes = "16384 * GROUPS + 512 * GROUPS / (D / 128) + (D / 256) * ((3 - GROUPS) * 32768 + 133424) + (1 - D / 256) * 168288"
+//! shared_bytes = "16384 * GROUPS + 512 * GROUPS / (D / 128) + (D / 256) * ((3 - GROUPS) * 32768 + 133472) + (1 - D / 256) * 168288"
 //! args = ["p"]
 
 // forward_e4m3.cu over few rows of queries (few.cuh) where sequences lie one behind another, with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU
@@ -111,5 +111,5 @@
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_few_varlen(const __grid_constant__ FewParams p) {
     const TensorMap k_map = plain_map(p.k, 0, p.k_h, p.k_s, p.x.total_k, KEYS, kPlainChunks, 0), v_map = plain_map(p.v, 0, p.v_h, p.v_s, p.x.total_k, KEYS, kPlainChunks, 0);
-    attention_forward_e4m3(p, k_map, k_map, v_map);
+    attention_forward_e4m3(p, plain_queries(p, p.x.total_q, 0), k_map, v_map);
 }

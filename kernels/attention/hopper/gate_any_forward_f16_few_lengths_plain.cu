@@ -110,5 +110,5 @@ extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_f16_few
     const i32 rows = p.x.pages ? p.x.page_size : p.Sk;   // of a page, or of a sequence's cache
     const u32 box = min(KEYS, rows);
     const TensorMap k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, rows, p.x.pages ? box : KEYS, kPlainChunks, 0), v_map = plain_map(p.v, p.v_b, p.v_h, p.v_s, rows, p.x.pages ? box : KEYS, kPlainChunks, 0);
-    attention_forward_f16(p, k_map, k_map, v_map);
+    attention_forward_f16(p, plain_queries(p, p.Sq, p.q_b), k_map, v_map);
 }

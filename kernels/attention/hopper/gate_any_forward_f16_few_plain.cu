@@ -90,5 +90,5 @@
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_f16_few(const __grid_constant__ Params p) {
     const TensorMap k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, p.Sk, 128), v_map = plain_map(p.v, p.v_b, p.v_h, p.v_s, p.Sk, 128);
-    attention_forward_f16(p, k_map, k_map, v_map);
+    attention_forward_f16(p, plain_queries(p, p.Sq, p.q_b), k_map, v_map);
 }

@@ -108,5 +108,5 @@
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_f16_few_varlen(const __grid_constant__ FewParams p) {
     const TensorMap k_map = plain_map(p.k, 0, p.k_h, p.k_s, p.x.total_k, KEYS, kPlainChunks, 0), v_map = plain_map(p.v, 0, p.v_h, p.v_s, p.x.total_k, KEYS, kPlainChunks, 0);
-    attention_forward_f16(p, k_map, k_map, v_map);
+    attention_forward_f16(p, plain_queries(p, p.x.total_q, 0), k_map, v_map);
 }

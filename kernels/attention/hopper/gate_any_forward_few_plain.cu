@@ -1,12 +1,12 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["GROUPS == 2 || D == 256", "Hq % Hkv == 0"]
-//! shapes = ["2x8x2x12x600x64", "2x8x2x12x600x128", "1x6x2x70x500x128", "2x3x1x12x600x256"]
+//! constraints = ["GROUPS == 2 || D == 256 * GROUPS || 3 * D == 64 * GROUPS", "Hq % Hkv == 0"]
+//! shapes = ["2x8x2x12x600x64", "2x8x2x12x600x128", "1x6x2x70x500x128", "2x4x1x12x600x256"]
 //! scales = ["head", "tensor"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! [levers]
-//! GROUPS = [2, 1]
+//! GROUPS = [2, 1, 3]
 //! SPLITS = [6, 1]
 //! [[config]]
 //! name = "two_shared"
@@ -17,6 +17,9 @@
 //! [[config]]
 //! name = "one_shared"
 //! set = { GROUPS = 1, SPLITS = 6 }
+//! [[config]]
+//! name = "three_shared"
+//! set = { GROUPS = 3, SPLITS = 6 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
@@ -79,14 +82,14 @@
 //! entry = "forward_few"
 //! grid = ["min(B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS) * SPLITS, 4)"]
 //! block = ["128 * GROUPS + 128"]
-//! shared_bytes = "(D / 256) * (196864 + 16640 * GROUPS) + (1 - D / 256) * ((D / 128) * 197888 + (1 - D / 128) * 99584)"
+//! shared_bytes = "(D / 256) * (196864 + 16640 * GROUPS) + (1 - D / 256) * ((D / 128) * 197888 + (1 - D / 128) * (82176 + 8704 * GROUPS))"
 //! args = ["p"]
 
 // forward.cu over few rows of queries (few.cuh), with a log-sum-exp, with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its
 // instructions. Four CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
 #define WS_POLY 0
-#define WS_TURNS (GROUPS == 2)
+#define WS_TURNS (GROUPS > 1)
 #define WS_WIDE (WS_D == 256 && GROUPS == 2)
 #define WS_LOOKS (2 - WS_CAUSAL)
 #define WS_FEW 1
@@ -97,5 +100,5 @@
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_few(const __grid_constant__ Params p) {
     const TensorMap k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, p.Sk, 128), v_map = plain_map(p.v, p.v_b, p.v_h, p.v_s, p.Sk, 128);
-    attention_forward(p, k_map, k_map, v_map);
+    attention_forward(p, plain_queries(p, p.Sq, p.q_b), k_map, v_map);
 }

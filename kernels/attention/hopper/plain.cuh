@@ -10,23 +10,50 @@
 #include "wgmma_f16.cuh"
 
 constexpr u32 kPlainPitch = WS_D < 128 ? WS_D : 128, kPlainMask = kPlainPitch == 128 ? 7 : 3, kPlainChunks = kPlainPitch / 16;
-constexpr u32 kCounted = 1, kColumns = 2;   // of a map
+constexpr u32 kCounted = 1, kColumns = 2, kQueries = 4;   // of a map
 
 // A tensor map as plain_tma_load reads it: address, strides over (batch, head, row), rows, those of a box, 16-byte chunks of each, and what it is: kCounted where copies arrive
-// themselves, kColumns where columns are keys, of which a row has as many as its stride says.
+// themselves, kColumns where columns are keys, of which a row has as many as its stride says, kQueries where a box is of all heads of a group, the ninth word, and of as many queries as that makes 64 rows.
 WS_DEV TensorMap plain_map(const u8* p, i64 b, i64 h, i64 s, i32 rows, u32 box, u32 chunks = kPlainChunks, u32 what = kCounted) {
     return TensorMap{{reinterpret_cast<u64>(p), static_cast<u64>(b), static_cast<u64>(h), static_cast<u64>(s), static_cast<u64>(rows), box, chunks, what}};
 }
 
-// Copies arrive themselves, unless there is none, or unless their bytes were announced without an arrival: then one follows.
+// That of queries, of which a head has so many.
+template <typename P>
+WS_DEV TensorMap plain_queries(const P& p, i32 queries, i64 b) {
+    TensorMap map = plain_map(p.q, b, p.q_h, p.q_s, queries, 64, kPlainChunks, kQueries);
+    map.opaque[8] = p.group;
+    return map;
+}
+
+// Copies arrive themselves, or whoever has issued them all does, unless there is none, or unless their bytes were announced without an arrival: then one follows.
+// WS_LENS with WS_BLOCKS: only queries' are announced with one, and another one follows; keys' and values' copies, of which there may be several, must not arrive.
+#if defined(WS_LENS) && defined(WS_BLOCKS) && WS_LENS && WS_BLOCKS
+WS_DEV void plain_expect_tx(u32 bar, u32) { mbarrier_arrive(bar); }
+WS_DEV void plain_copies_issued(u32) {}
+#else
 WS_DEV void plain_expect_tx(u32 bar, u32 bytes) {
     if (bytes == 0) mbarrier_arrive(bar);
 }
+WS_DEV void plain_copies_issued(u32 bar) { mbarrier_arrive(bar); }
+#endif
 WS_DEV void plain_expect_only(u32, u32) {}
 
 // One thread copies rows of 64 or 128 bytes, swizzled, zeros beyond the last, and arrives: of several boxes of one tile, or of one row tile's queries, only the last one does.
 WS_DEV void plain_tma_load(u32 smem, const TensorMap* map, u32 bar, i32 column, i32 first, i32 head, i32 b) {
     const u64(&m)[16] = map->opaque;
+    if (m[7] & kQueries) {   // first is a head, and head the first query
+        const i32 group = static_cast<i32>(m[8]);
+#pragma unroll 1
+        for (i32 i = 0; i < 64 * static_cast<i32>(m[6]); ++i) {
+            const i32 row = i / static_cast<i32>(m[6]), chunk = i % static_cast<i32>(m[6]), query = head + row / group;
+            const u8* at = reinterpret_cast<const u8*>(m[0]) + b * static_cast<i64>(m[1]) + (first + row % group) * static_cast<i64>(m[2]) + query * static_cast<i64>(m[3]) + column;
+            uint4 x = make_uint4(0, 0, 0, 0);
+            if (query < static_cast<i32>(m[4])) x = reinterpret_cast<const uint4*>(at)[chunk];
+            store_shared_16(smem + (m[6] == 8 ? swizzled<128>(row, chunk) : swizzled<64>(row, chunk)), x.x, x.y, x.z, x.w);
+        }
+        return;
+    }
     const u8* from = reinterpret_cast<const u8*>(m[0]) + b * static_cast<i64>(m[1]) + head * static_cast<i64>(m[2]) + column;
     const i32 rows = static_cast<i32>(m[4]), box = static_cast<i32>(m[5]), chunks = static_cast<i32>(m[6]);
 #pragma unroll 1
@@ -146,7 +173,7 @@ WS_DEV void plain_wait() {
 
 #define tma_load_4d plain_tma_load
 #define tma_prefetch_4d plain_prefetch_4d
-#define copies_issued mbarrier_arrive
+#define copies_issued plain_copies_issued
 #define mbarrier_expect_tx plain_expect_tx
 #define mbarrier_expect_only plain_expect_only
 #define prefetch_tensor_map plain_prefetch

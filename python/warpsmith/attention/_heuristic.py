@@ -408,10 +408,12 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0, by_one=False):
 
 # Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
 # and of a row tile where a CTA has several, whose starts and ends other warps hide. In forward_f16.cu (D 64) and forward_e4m3.cu; with scales by block in forward_e4m3.cu; and in forward.cu, which takes these and log-sum-exps.
-FEW = {64: {2: (1250, 60, 250, 4300, 1200, 2100), 4: (2030, 50, 2300, 5050, 1940, 4100)}, 128: {2: (1680, 65, 2830, 6050, 1600, 4250)},
-       256: {1: (2280, 100, 3930, 7850, 2230, 6750), 2: (3500, 75, 7600, 7800, 3450, 10900)}}
-FEW_BLOCKS = {128: {2: (1960, 74, 2180, 4600, 1980, 3730)}, 256: {1: (2310, 100, 3750, 6300, 2370, 6430), 2: (3450, 85, 7800, 6500, 3430, 11300)}}
-FEW_EXACT = {64: {2: (1790, 81, 300, 4600, 1800, 2450)}, 128: {2: (2120, 78, 1900, 6000, 2100, 3630)}, 256: {1: (2240, 100, 4150, 7650, 2460, 6280), 2: (3080, 73, 8250, 8200, 3420, 11100)}}
+FEW = {64: {2: (1195, 72, 275, 3830, 1185, 2190), 4: (1880, 59, 2360, 4280, 1870, 3770)}, 128: {2: (1610, 69, 2620, 5100, 1610, 4180)},
+       256: {1: (2060, 100, 2040, 8100, 2210, 4640), 2: (3280, 87, 3840, 8540, 3510, 6850)}}
+FEW_BLOCKS = {128: {2: (1960, 74, 2180, 4600, 1980, 3730)}, 256: {1: (2710, 100, 985, 7100, 2620, 3940), 2: (3610, 84, 3725, 7900, 3590, 7325)}}
+FEW_EXACT = {64: {2: (1850, 78, 460, 4155, 1815, 2525), 3: (2290, 70, 1835, 4235, 2180, 3470)}, 128: {2: (2150, 79, 1610, 5300, 2155, 3380)},
+             256: {1: (2305, 100, 1630, 8280, 2350, 5430), 2: (3050, 75, 3475, 9390, 3515, 6640)}}
+FEW_APART = {64: 400, 128: 500, 256: 3000}   # cycles more of a row tile where its queries come row by row
 FEW_RATE = {64: 17, 128: 21, 256: 18}   # bytes of K and V in a cycle that an SM gets from memory where all ask
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
@@ -422,9 +424,9 @@ def few_fits(s):
     return not s.packed and not s.wide and s.group * s.group * s.Sq < 1 << 31 and s.Hq * s.Sq * s.D < 1 << 33
 
 
-def few_fits_lengths(s):
-    """Whether it can where only the device knows lengths: with scales of whole heads, and no log-sum-exp."""
-    return s.plain and not s.lse and few_fits(s)
+def few_boxes(group):
+    """Whether 64 packed rows are whole groups of heads, so that their queries come by boxes of (D, heads of a group, queries) and not row by row."""
+    return group <= 64 and group & (group - 1) == 0
 
 
 def few_kernels(s):
@@ -443,11 +445,11 @@ def takes_few(s, sms=SMS):
 
 def few_as_decode(s, sms=SMS):
     """Whether few.cuh reads large caches faster than decode.cu: with 9 to 16 rows, whose products are twice those of 8 there, at D 128, where each SM has a head at least (2 to 3%, at FA3 FP8's error instead of less)."""
-    return few_fits_lengths(s) and s.D == 128 and 8 < s.group * s.Sq <= 16 and s.Sk >= 4096 and s.B * s.Hkv * 10 >= 9 * sms
+    return s.plain and not s.lse and few_fits(s) and s.D == 128 and 8 < s.group * s.Sq <= 16 and s.Sk >= 4096 and s.B * s.Hkv * 10 >= 9 * sms
 
 
-def few_busiest(s, wgs, ways, sms=SMS, step=1):
-    """Tiles of keys, of which a step takes so many, of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first."""
+def few_busiest(s, wgs, ways, sms=SMS, step=1, drawn=False):
+    """Tiles of keys, of which a step takes so many, of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first; or row tiles drawn by whoever is free."""
     rows = s.group * s.Sq
     row_tiles = ceil_div(rows, 64 * wgs)
     share = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step
@@ -456,14 +458,16 @@ def few_busiest(s, wgs, ways, sms=SMS, step=1):
         return share * rounds
     lengths = [ceil_div(max(0, s.Sk - s.Sq + (min(rows, first + 64 * wgs) - 1) // s.group + 1), 128) for first in reversed(range(0, rows, 64 * wgs))]
     units = s.B * s.Hkv * row_tiles
+    if drawn:
+        return max(lengths[0], ceil_div(sum(lengths) * s.B * s.Hkv, sms))
     if rounds <= 16:
         return max(sum(lengths[t % row_tiles] for t in range(cta, units, sms)) for cta in range(sms))
     apart = gcd(sms, row_tiles)   # a CTA's row tiles are of as many kinds
     return max(rounds * sum(lengths[kind::apart]) * apart // row_tiles for kind in range(apart))
 
 
-def few_ns(s, wgs, ways, sms=SMS, kernel=None):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 5 to 8% off in the mean over 500 to 1,500 launches each, of 4 to 600 us (2026-11-25, on an H100; FEW_RATE of an H200)."""
+def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 5 to 8% off in the mean over 220 to 580 launches each, of 4 to 600 us (2026-11-26, on an H100; FEW_RATE of an H200)."""
     file, times = kernel or few_kernels(s)[0]
     of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each = times[s.D][wgs]
     rows = s.group * s.Sq
@@ -473,11 +477,12 @@ def few_ns(s, wgs, ways, sms=SMS, kernel=None):
     if ways == 1 and rounds > 1:
         percent = (104 if s.D < 256 else 96) if s.causal else 100
         of_keys, of_rows = of_keys_each * percent // 100, of_rows_each * percent // 100
+    of_rows += 0 if few_boxes(s.group) else FEW_APART[s.D]
     if rows <= 64 * (wgs - 1):
         of_keys = of_keys * alone // 100
     of_keys = max(of_keys, 256 * s.D * min(sms, ctas) // (sms * FEW_RATE[s.D] * row_tiles))   # a head's row tiles read the same keys
     step = 2 if file == "forward_e4m3" and s.plain and s.D == 128 and not s.causal else 1
-    return 3900 + (few_busiest(s, wgs, ways, sms, step) * of_keys + rounds * of_rows + adding * of_adding) * 4 // 7
+    return 3900 + (few_busiest(s, wgs, ways, sms, step, drawn) * of_keys + rounds * of_rows + adding * of_adding) * 4 // 7
 
 
 def few_ways(s, wgs, sms=SMS):
@@ -487,9 +492,8 @@ def few_ways(s, wgs, sms=SMS):
 
 
 def few_shared(D, wgs, lengths):
-    """Mirrors the map of forward_f16.cu and forward_e4m3.cu with WS_FEW: what they have for many queries, more where consumers are told lengths, and a factor for each row of Q."""
-    slots = 1 if D == 256 else 2
-    told = slots * ((48 if lengths else 32) + 4 * 64 * wgs)
+    """Mirrors the map of forward_f16.cu and forward_e4m3.cu with WS_FEW and scales of whole heads: what they have for many queries, more where consumers are told lengths, and a factor for each row of Q."""
+    told = 2 * (48 if lengths else 32) + (1 if D == 256 else 2) * 4 * 64 * wgs
     if D == 64:
         return ceil_div(2 * 64 * wgs * 64 + (4 + 2) * 128 * 64 + 4 * 2 * 128 * 64 + 256 + told, 1024) * 1024 + 2048
     if D == 128:
@@ -500,7 +504,7 @@ def few_shared(D, wgs, lengths):
 def few_exact(s, wgs):
     """What forward.cu is compiled with for it, and its shared memory."""
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_POLY=0)
-    if wgs == 2:
+    if wgs > 1:
         defines["WS_TURNS"] = 1
     if s.D == 256 and wgs == 2:
         defines["WS_WIDE"] = 1
@@ -509,10 +513,10 @@ def few_exact(s, wgs):
     return defines, forward_shared(s.D, wgs, s.plain) + forward_stages(s.D, False, False)[0] * 4 * 64 * wgs
 
 
-def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False):
-    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths."""
-    kernels = few_kernels(s)[:1 if lengths else None]
-    ns, ways, wgs, nth = min((few_ns(s, n, w, sms, kernel), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms)))
+def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, first=False):
+    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths. first: by the first of few_kernels alone."""
+    kernels = few_kernels(s)[:1 if first else None]
+    ns, ways, wgs, nth = min((few_ns(s, n, w, sms, kernel, lengths), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms)))
     file = kernels[nth][0]
     row_tiles = ceil_div(s.group * s.Sq, 64 * wgs)
     ctas = s.B * s.Hkv * row_tiles * ways
@@ -525,10 +529,13 @@ def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False):
 
 
 def with_lengths(c, kind):
-    """The same where only the device knows lengths, in caches or pages (1) or one behind another (2): few.cuh's row tiles are drawn from a counter."""
-    c = replace(c, defines=c.defines + (("WS_LENS", kind),))
-    defines = dict(c.defines)
-    return replace(c, shared_bytes=few_shared(defines["WS_D"], defines["WS_WGS"], True), units=c.units + 1) if "WS_FEW" in defines else c
+    """The same where only the device knows lengths, in caches or pages (1) or one behind another (2): few.cuh's row tiles are drawn from a counter, and consumers are told more of them."""
+    c, defines = replace(c, defines=c.defines + (("WS_LENS", kind),)), dict(c.defines)
+    if "WS_FEW" not in defines:
+        return c
+    D, wgs = defines["WS_D"], defines["WS_WGS"]
+    more = 2 * 48 if c.file == "forward" else few_shared(D, wgs, True) - few_shared(D, wgs, False)
+    return replace(c, shared_bytes=c.shared_bytes + more, units=c.units + 1)
 
 
 # About how long a call takes where queries are neither few nor many, in nanoseconds on an H200: a tenth off for most shapes measured.
@@ -627,7 +634,7 @@ def choose(s, sms=SMS, few=True):
         crowded = size > 2 * sms and not s.lse and 10 * (many_ns(s, sms) - 1700) < 9 * (3600 + TINY_NS[s.D] * size)
         return choose_many(s, sms) if crowded else tiny
     if rows <= 16:
-        return choose_few(s, sms=sms, lengths=True)[1] if few_as_decode(s, sms) else choose_decode(s, sms=sms)
+        return choose_few(s, sms=sms, first=True)[1] if few_as_decode(s, sms) else choose_decode(s, sms=sms)
     return choose_some(s, sms, few, small)
 
 
@@ -660,7 +667,7 @@ def ragged_ns(s):
 def choose_lengths(s, sms=SMS, page=None):
     """Caches of which each sequence uses a part, at most Sk keys, perhaps by pages of so many: few queries go to decode.cu, more to few.cuh, as far as pages are of their tiles, all else to ragged.cu."""
     rows = s.group * s.Sq
-    few = few_fits_lengths(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
+    few = few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
     found = [choose_few(s, sms=sms, lengths=True) if few else (ragged_ns(s), choose_ragged(s, sms))]
     if rows <= 256:
         ns, decode = choose_more(s, sms) if rows > 16 else (0, choose_decode(s, sms=sms))
@@ -672,7 +679,7 @@ def choose_lengths(s, sms=SMS, page=None):
 def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
     """Sequences that lie one behind another, of so many tokens together and at most Sq and Sk each: estimated as if all were alike. Scratch is for whatever the device finds as
     their lengths, also where these overlap and are wrong; where that is too much, CTAs do not share keys."""
-    if not few_fits_lengths(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
+    if not few_fits(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
         return choose_ragged(s, sms)
     alike = replace(s, Sq=min(s.Sq, ceil_div(tokens_q, s.B)), Sk=min(s.Sk, ceil_div(tokens_k, s.B)))
     c = choose_few(alike, sms=sms, lengths=True)[1]

@@ -106,6 +106,8 @@ class DensePlan:
             self.raw, self.maps = aligned_tensor_maps(3)
             self.mapped = 1 if shape.wide else 0   # queries of 16 bits are not loaded by boxes: the map of keys takes their place
             self.map_shapes = [_map_shape(x, rows) for x, rows in zip((k if shape.wide else q, k, v), (c.boxes[self.mapped], c.boxes[1], D if packed or c.transposes else c.boxes[1]))]
+            if ("WS_FEW", 1) in c.defines and _heuristic.few_boxes(shape.group):
+                self.map_shapes[0] = few_map_shape((D, Hq, Sq, B), (q.stride(1), q.stride(2), q.stride(0)), shape.group)
             self.encoded = [None] * 3
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [p] + (self.maps or []))
 
@@ -174,6 +176,11 @@ class _Transposition:
 def map_strides(strides, sizes):
     """Strides in bytes as a tensor map takes them: whole 16 bytes, and that of a dimension of one, which nobody looks at, whatever it was."""
     return [(max(s, 16) + 15) // 16 * 16 if n == 1 else s for s, n in zip(strides, sizes)]
+
+
+def few_map_shape(dims, strides, group):
+    """That of queries (D, heads, queries, sequences): a box is 64 packed rows."""
+    return dims, map_strides(strides, dims[1:]), (min(dims[0], 128), group, 64 // group, 1)
 
 
 def _map_shape(x, rows):

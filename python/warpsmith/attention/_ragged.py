@@ -2,7 +2,7 @@
 
 Nothing is read back, so both can be captured, and a captured graph follows the lengths of each replay. A decode of at most 16 packed queries is
 decode.cu's, if pages are whole tiles of it (16 to 64 keys). More, and sequences one behind another, are few.cuh's, if pages are parts of its tiles or
-whole ones, scales are of whole heads, and no log-sum-exp is wanted; all else is ragged.cu's.
+whole ones; all else is ragged.cu's.
 """
 import ctypes
 import dataclasses
@@ -69,15 +69,17 @@ def run_varlen(tensors, max_q, max_k, causal, softmax_scale, out_dtype, out_scal
     """Launches for tensors that were checked."""
     q, k, v, *scales, cu_q, cu_k = tensors
     (Tq, Hq, D), B = q.shape, cu_q.shape[0] - 1
-    lse = torch.full((Hq, Tq), -math.inf, dtype=torch.float32, device=q.device) if return_lse else None
-    zeros = lambda: torch.zeros(Tq, Hq, D, dtype=torch.uint8 if out_dtype == _arguments.E4M3 else out_dtype, device=q.device).view(out_dtype)
+    def results(written):
+        if written:
+            return torch.empty(Tq, Hq, D, dtype=out_dtype, device=q.device), torch.empty(Hq, Tq, dtype=torch.float32, device=q.device) if return_lse else None
+        out = torch.zeros(Tq, Hq, D, dtype=torch.uint8 if out_dtype == _arguments.E4M3 else out_dtype, device=q.device).view(out_dtype)
+        return out, torch.full((Hq, Tq), -math.inf, dtype=torch.float32, device=q.device) if return_lse else None
     if B and Tq and k.shape[0] and max_q and max_k:
         places = dict(cu_q=cu_q, cu_k=cu_k, total_q=Tq, total_k=k.shape[0])
-        empty = lambda plan: torch.empty(Tq, Hq, D, dtype=out_dtype, device=q.device) if plan.writes_all else zeros()
-        out = _launch(q, k, v, scales, (B, Hq, k.shape[1], min(max_q, Tq), min(max_k, k.shape[0]), D), causal, softmax_scale,
-                      out_dtype, out_scale, empty, (0, D, Hq * D), lse, (0, Tq, 1), places)
+        out, lse = _launch(q, k, v, scales, (B, Hq, k.shape[1], min(max_q, Tq), min(max_k, k.shape[0]), D), causal, softmax_scale,
+                           out_dtype, out_scale, return_lse, lambda plan: results(plan.writes_all), (0, D, Hq * D), (0, Tq, 1), places)
     else:
-        out = zeros()
+        out, lse = results(False)
     return (out, lse) if return_lse else out
 
 
@@ -195,7 +197,7 @@ def run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse)
     places = dict(used=used)
     if pages is not None:
         places.update(pages=pages, pages_b=pages.stride(0), page_size=k.shape[1], page_count=k.shape[0])
-    _launch(q, k, v, scales, (B, Hq, k.shape[2], Sq, keys, D), causal, softmax_scale, out_dtype, out_scale, lambda _: out, (Hq * Sq * D, Sq * D, D), lse,
+    _launch(q, k, v, scales, (B, Hq, k.shape[2], Sq, keys, D), causal, softmax_scale, out_dtype, out_scale, return_lse, lambda _: (out, lse), (Hq * Sq * D, Sq * D, D),
             (Hq * Sq, Sq, 1), places)
     return (out, lse) if return_lse else out
 
@@ -207,27 +209,27 @@ def _steps(q, k, v):
     return [q.stride()[:3]] + [(x.stride(0), x.stride(2), x.stride(1)) for x in (k, v)]
 
 
-def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, empty, out_steps, lse, lse_steps, places):
-    """One launch, by a plan that is kept for each layout, into what `empty` makes for it. -> the output"""
+def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, return_lse, results, out_steps, lse_steps, places):
+    """One launch, by a plan that is kept for each layout, into what `results` makes for it: the output, and the log-sum-exps or None. -> both"""
     q, k, v = map(_plan.loadable, (q, k, v))
     try:
         plans = _local.plans
     except AttributeError:
         plans = _local.plans = {}
     numbers = tuple(x for x in places.items() if not isinstance(x[1], torch.Tensor))
-    key = (sizes, q.stride(), k.stride(), v.stride(), tuple((s.shape, s.stride()) for s in scales), q.device, causal, softmax_scale, out_dtype, out_scale, lse is None,
+    key = (sizes, q.stride(), k.stride(), v.stride(), tuple((s.shape, s.stride()) for s in scales), q.device, causal, softmax_scale, out_dtype, out_scale, return_lse,
            numbers, tuple(n for n, x in places.items() if isinstance(x, torch.Tensor)))
     plan = plans.get(key)
     with torch.cuda.device(q.device):
         if plan is None:
-            plan = _RaggedPlan(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, lse is not None)
+            plan = _RaggedPlan(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, return_lse)
             if len(plans) >= _PLANS:
                 plans.clear()
             plans[key] = plan
-        out = empty(plan)
+        out, lse = results(plan)
         plan(q, k, v, scales, out, lse, places)
     _local.last = plan
-    return out
+    return out, lse
 
 
 class _RaggedPlan:
@@ -259,12 +261,15 @@ class _RaggedPlan:
         x.splits = c.splits
         self.maps = []
         if c.boxes:
-            self.raw, self.maps = aligned_tensor_maps(3)   # the first, q's, is not looked at
+            self.raw, self.maps = aligned_tensor_maps(3)
             tokens, rows = (k.shape[0], 1) if k.dim() == 3 else (places["page_size"], places["page_count"]) if "pages" in places else (Sk, B)
             dims = (D, tokens, Hkv, rows)
             keys = min(c.boxes[1], places.get("page_size", c.boxes[1]))
-            self.shapes = [(dims, _plan.map_strides((st[2], st[1], st[0]), dims[1:]), (min(D, 128), keys, 1, 1)) for st in steps[1:]]
-            self.encoded = [None] * 2
+            self.shapes = [None] + [(dims, _plan.map_strides((st[2], st[1], st[0]), dims[1:]), (min(D, 128), keys, 1, 1)) for st in steps[1:]]
+            if self.joined and _heuristic.few_boxes(Hq // Hkv):   # else queries are loaded without a map
+                of_q, rows_q = steps[0], (q.shape[0], 1) if q.dim() == 3 else (Sq, B)
+                self.shapes[0] = _plan.few_map_shape((D, Hq, *rows_q), (of_q[1], of_q[2], of_q[0]), Hq // Hkv)
+            self.encoded = [None] * 3
         self.kernel = _kernels.kernel(c, self.index)
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.joined, *self.maps] if self.joined else [p, *self.maps, x])
 
@@ -281,9 +286,9 @@ class _RaggedPlan:
         for name, value in places.items():
             if isinstance(value, torch.Tensor):
                 setattr(x, name, value.data_ptr())
-        for i, at in enumerate(addresses[1:3] if self.maps else ()):
-            if self.encoded[i] != at:
-                _driver.encode_tensor_map(ctypes.byref(self.maps[i + 1]), at, *self.shapes[i])
+        for i, at in enumerate(addresses[:3] if self.maps else ()):
+            if self.encoded[i] != at and self.shapes[i]:
+                _driver.encode_tensor_map(ctypes.byref(self.maps[i]), at, *self.shapes[i])
                 self.encoded[i] = at
         self.launch(stream)
 
@@ -292,7 +297,7 @@ class _RaggedPlan:
         c = self.choice
         if not self.kernel.dependent:
             return False
-        maps = [None, *self.shapes] if self.maps else None
+        maps = self.shapes if self.maps else None
         partial = _memory.like_one(torch.float32, self.device, (c.partial_floats,)) if c.partial_floats else None
         words = [(Ragged.used.offset // 8, 6)] + ([(Ragged.pages.offset // 8, 7)] if len(tensors) > 7 else [])
         return launcher.add(list(tensors), options, self.kernel.function, tuple(c.grid) + (1,) * (3 - len(c.grid)), c.block, c.shared_bytes, bytes(self.params), maps,

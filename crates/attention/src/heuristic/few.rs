@@ -40,7 +40,7 @@ impl Consumers {
         MOST_WAYS.min(2 * sms / self.units(s)).min(s.seqlen_k.div_ceil(256)).max(1)
     }
 
-    /// About how long it takes, in nanoseconds: 5 to 8% off in the mean over 500 to 1,500 launches each, of 4 to 600 us (2026-11-25, on an H100; the rate
+    /// About how long it takes, in nanoseconds: 5 to 8% off in the mean over 220 to 580 launches each, of 4 to 600 us (2026-11-26, on an H100; the rate
     /// of an H200). `step`: tiles of keys at a time.
     fn ns(&self, s: &Shape, ways: u32, sms: u32, step: u32) -> u64 {
         // Bytes of K and V in a cycle that an SM gets from memory where all ask.
@@ -61,6 +61,14 @@ impl Consumers {
         } else {
             (self.of_keys, self.of_rows)
         };
+        // Queries row by row.
+        let apart = match s.head_dim {
+            _ if boxes(s.group) => 0,
+            64 => 400,
+            128 => 500,
+            _ => 3000,
+        };
+        let of_rows = of_rows + apart;
         let alone = s.rows() <= 64 * (self.groups - 1);
         let of_keys = if alone { of_keys * self.alone / 100 } else { of_keys };
         // A head's row tiles read the same keys.
@@ -100,6 +108,11 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// Whether 64 packed rows are whole groups of heads, so that their queries come by boxes of (head dimension, heads of a group, queries) and not row by row.
+pub(crate) fn boxes(group: u32) -> bool {
+    group <= 64 && group.is_power_of_two()
+}
+
 /// A kernel that can run it, by head dimensions 64, 128 and 256.
 struct Kernel {
     file: &'static str,
@@ -108,27 +121,27 @@ struct Kernel {
 
 /// Scales of whole heads, outputs alone: at D 64 forward_f16.cu, elsewhere forward_e4m3.cu.
 const PLAIN: [&[Consumers]; 3] = [
-    &[Consumers::new(2, 1250, 60, 250, 4300, (1200, 2100)), Consumers::new(4, 2030, 50, 2300, 5050, (1940, 4100))],
-    &[Consumers::new(2, 1680, 65, 2830, 6050, (1600, 4250))],
-    &[Consumers::new(1, 2280, 100, 3930, 7850, (2230, 6750)), Consumers::new(2, 3500, 75, 7600, 7800, (3450, 10_900))],
+    &[Consumers::new(2, 1195, 72, 275, 3830, (1185, 2190)), Consumers::new(4, 1880, 59, 2360, 4280, (1870, 3770))],
+    &[Consumers::new(2, 1610, 69, 2620, 5100, (1610, 4180))],
+    &[Consumers::new(1, 2060, 100, 2040, 8100, (2210, 4640)), Consumers::new(2, 3280, 87, 3840, 8540, (3510, 6850))],
 ];
 
 /// forward_e4m3.cu with scales by block.
 const BLOCKS: [&[Consumers]; 3] = [
     &[],
     &[Consumers::new(2, 1960, 74, 2180, 4600, (1980, 3730))],
-    &[Consumers::new(1, 2310, 100, 3750, 6300, (2370, 6430)), Consumers::new(2, 3450, 85, 7800, 6500, (3430, 11_300))],
+    &[Consumers::new(1, 2710, 100, 985, 7100, (2620, 3940)), Consumers::new(2, 3610, 84, 3725, 7900, (3590, 7325))],
 ];
 
 /// forward.cu, with log-sum-exps and any scales; its row tiles have shorter ends.
 const EXACT: Kernel = Kernel {
     file: "forward",
     consumers: [
-        &[Consumers::new(2, 1790, 81, 300, 4600, (1800, 2450))],
-        &[Consumers::new(2, 2120, 78, 1900, 6000, (2100, 3630))],
+        &[Consumers::new(2, 1850, 78, 460, 4155, (1815, 2525)), Consumers::new(3, 2290, 70, 1835, 4235, (2180, 3470))],
+        &[Consumers::new(2, 2150, 79, 1610, 5300, (2155, 3380))],
         &[
-            Consumers::new(1, 2240, 100, 4150, 7650, (2460, 6280)),
-            Consumers::new(2, 3080, 73, 8250, 8200, (3420, 11_100)),
+            Consumers::new(1, 2305, 100, 1630, 8280, (2350, 5430)),
+            Consumers::new(2, 3050, 75, 3475, 9390, (3515, 6640)),
         ],
     ],
 };
@@ -175,7 +188,7 @@ fn shared(head_dim: u32, groups: u32) -> u32 {
     let slots = if head_dim == 256 { 1 } else { 2 };
     let tile = 128 * head_dim;
     let q = slots * 64 * groups * head_dim;
-    let rest = 256 + slots * (32 + 4 * 64 * groups);
+    let rest = 256 + 2 * 32 + slots * 4 * 64 * groups;
     match head_dim {
         64 => (q + (4 + 2) * tile + 4 * 2 * tile + rest).div_ceil(1024) * 1024 + 2048,
         128 => q + (4 + 2) * tile + 4 * (tile + 1024) + rest,
@@ -187,7 +200,7 @@ fn shared(head_dim: u32, groups: u32) -> u32 {
 /// What forward.cu is compiled with, and its shared memory: its own map, and a factor for each row of Q.
 fn exact(s: &Shape, groups: u32) -> (Vec<(&'static str, u32)>, u32) {
     let mut defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_POLY", 0)];
-    if groups == 2 {
+    if groups > 1 {
         defines.push(("WS_TURNS", 1));
     }
     if s.head_dim == 256 && groups == 2 {
