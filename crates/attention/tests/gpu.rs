@@ -7,6 +7,13 @@ use warpsmith_cuda::{Context, DeviceBuffer, Driver};
 const ONE: u8 = 0x38;
 const HALF_ONE: [u8; 2] = [0x00, 0x3C];
 
+/// The device's context, held until the process ends: kernels stay loaded in it, for the next test too.
+fn kept_context() -> Context {
+    let driver = Driver::load().expect("there is a driver");
+    std::mem::forget(driver.context(0).expect("there is a device"));
+    driver.context(0).expect("there is a device")
+}
+
 fn filled(context: &Context, bytes: u64, value: u8) -> DeviceBuffer {
     let buffer = context.alloc(bytes).expect("there is room");
     buffer.fill(0, bytes, value).expect("the buffer is written");
@@ -18,7 +25,7 @@ fn filled(context: &Context, bytes: u64, value: u8) -> DeviceBuffer {
 #[test]
 #[ignore = "needs a CUDA device"]
 fn values_of_one_stay_one_by_every_kernel() {
-    let context = Driver::load().expect("there is a driver").context(0).expect("there is a device");
+    let context = kept_context();
     let device = Device::current().expect("the context is current");
     let shapes = [
         (1, 8, 8, 512, 512, 64),      // tiny
@@ -114,11 +121,78 @@ fn values_of_one_stay_one_by_every_kernel() {
     }
 }
 
+/// One-hot queries and keys, and values that tell keys apart: each row is the values of its own query's key, so no query is another's. In groups whose queries come by
+/// boxes, and in one whose come row by row.
+#[test]
+#[ignore = "needs a CUDA device"]
+fn each_query_finds_its_own_key() {
+    const LARGE: u8 = 0x68; // e4m3 of 64
+    let context = kept_context();
+    let device = Device::current().expect("the context is current");
+    for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in [
+        (2, 8, 2, 70, 600, 128),
+        (2, 16, 2, 40, 600, 256),
+        (2, 6, 2, 70, 600, 64),
+        (1, 16, 1, 300, 700, 64),
+        (3, 4, 4, 100, 900, 128),
+        (1, 8, 2, 700, 3001, 64),
+        (2, 8, 8, 2000, 2000, 128),
+    ] {
+        let problem =
+            Problem { output: Output::F16, ..Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) };
+        let plan = Plan::new(&problem, &device).expect("the problem is right");
+        let ready = plan.load().expect("the kernel loads");
+        let (rows, width) = ((batch * heads_q * seqlen_q) as usize, head_dim as usize);
+        let key_of = |row: usize| (7 * (row / seqlen_q as usize) + 3 * (row % seqlen_q as usize)) % width;
+        let buffer = |bytes: &[u8]| {
+            let made = context.alloc(bytes.len() as u64).expect("there is room");
+            made.write(0, bytes).expect("the buffer is written");
+            made
+        };
+        let one_hot = |hot: usize| (0..width).map(move |d| if d == hot { LARGE } else { 0 });
+        let q = buffer(&(0..rows).flat_map(|row| one_hot(key_of(row))).collect::<Vec<_>>());
+        let tokens = (batch * heads_kv) as usize * seqlen_k as usize;
+        let key = |token: usize| token % seqlen_k as usize % width;
+        let k = buffer(&(0..tokens).flat_map(|token| one_hot(key(token))).collect::<Vec<_>>());
+        let v = buffer(&(0..tokens).flat_map(|token| vec![ONE + (key(token) % 8) as u8; width]).collect::<Vec<_>>());
+        let scales = buffer(&1.0f32.to_le_bytes().repeat((batch * heads_q) as usize));
+        let out = filled(&context, 2 * (rows * width) as u64, 0xFF);
+        let work = plan.workspace();
+        let scratch = filled(&context, work.scratch_bytes.max(16), 0xFF);
+        let counters = filled(&context, 4 * u64::from(work.counters.max(1)), 0);
+        let lse = filled(&context, 4 * rows as u64, 0xFF);
+        let at = |b: &DeviceBuffer| DevicePtr(b.address());
+        for (wanted, choice) in [(None, plan.choice()), (Some(at(&lse)), plan.choice_with_lse())] {
+            let pointers = Pointers {
+                q: at(&q),
+                k: at(&k),
+                v: at(&v),
+                q_scale: at(&scales),
+                k_scale: at(&scales),
+                v_scale: at(&scales),
+                out: at(&out),
+                lse: wanted,
+                scratch: at(&scratch),
+                counters: at(&counters),
+                ..Pointers::default()
+            };
+            ready.launch(&pointers, RawStream(std::ptr::null_mut())).expect("the launch is made");
+            context.wait().expect("the kernel ends");
+            let mut got = vec![0; 2 * rows * width];
+            out.read(0, &mut got).expect("the output is read");
+            let want = |row: usize| u16::from_le_bytes(HALF_ONE) + 0x80 * (key_of(row) % 8) as u16;
+            let wrong =
+                got.chunks(2).enumerate().find(|(i, x)| u16::from_le_bytes([x[0], x[1]]).abs_diff(want(i / width)) > 2);
+            assert_eq!(wrong, None, "{}: {problem:?}", choice.instance.name());
+        }
+    }
+}
+
 /// Packed values of one and a mean of one: two, to the bit, for every row that sees a key, by the kernel that takes V transposed.
 #[test]
 #[ignore = "needs a CUDA device"]
 fn packed_values_have_their_mean_added() {
-    let context = Driver::load().expect("there is a driver").context(0).expect("there is a device");
+    let context = kept_context();
     let device = Device::current().expect("the context is current");
     for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in
         [(1, 8, 2, 700, 900, 64), (2, 4, 4, 1000, 2000, 128), (1, 2, 1, 300, 500, 256)]
