@@ -408,7 +408,7 @@ def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0, by_one=False):
 
 # Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
 # and of a row tile where a CTA has several, whose starts and ends other warps hide. In forward_f16.cu (D 64) and forward_e4m3.cu; with scales by block in forward_e4m3.cu; and in forward.cu, which takes these and log-sum-exps.
-FEW = {64: {2: (1195, 72, 275, 3830, 1185, 2190), 4: (1880, 59, 2360, 4280, 1870, 3770)}, 128: {2: (1610, 69, 2620, 5100, 1610, 4180)},
+FEW = {64: {2: (1195, 72, 1150, 3830, 1185, 2190), 4: (1880, 59, 2360, 4280, 1870, 3770)}, 128: {2: (1610, 69, 2620, 5100, 1610, 4180)},
        256: {1: (2060, 100, 2040, 8100, 2210, 4640), 2: (3280, 87, 3840, 8540, 3510, 6850)}}
 FEW_BLOCKS = {128: {2: (1960, 74, 2180, 4600, 1980, 3730)}, 256: {1: (2710, 100, 985, 7100, 2620, 3940), 2: (3610, 84, 3725, 7900, 3590, 7325)}}
 FEW_EXACT = {64: {2: (1850, 78, 460, 4155, 1815, 2525), 3: (2290, 70, 1835, 4235, 2180, 3470)}, 128: {2: (2150, 79, 1610, 5300, 2155, 3380)},

@@ -121,7 +121,7 @@ struct Kernel {
 
 /// Scales of whole heads, outputs alone: at D 64 forward_f16.cu, elsewhere forward_e4m3.cu.
 const PLAIN: [&[Consumers]; 3] = [
-    &[Consumers::new(2, 1195, 72, 275, 3830, (1185, 2190)), Consumers::new(4, 1880, 59, 2360, 4280, (1870, 3770))],
+    &[Consumers::new(2, 1195, 72, 1150, 3830, (1185, 2190)), Consumers::new(4, 1880, 59, 2360, 4280, (1870, 3770))],
     &[Consumers::new(2, 1610, 69, 2620, 5100, (1610, 4180))],
     &[Consumers::new(1, 2060, 100, 2040, 8100, (2210, 4640)), Consumers::new(2, 3280, 87, 3840, 8540, (3510, 6850))],
 ];
