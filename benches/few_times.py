@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
-"""Times of few.cuh's kernels over random shapes, beside the library's choice, its kernel for many queries and FA3 FP8: what FEW, FEW_BLOCKS and FEW_EXACT of _heuristic.py are fitted to.
+"""Times of few.cuh's kernels over random shapes, beside the library's choice, its kernel for many queries and FA3 FP8.
 
     few_times.py [--kind plain|lse|blocks] [--seconds 60] [--seed 1] [--out FILE]
-    few_times.py --fit FILE           # constants that fit a file's times best, beside those in use, and how far off: wants numpy and scipy, no GPU
 
 Three of four shapes are those of grouped.py, the fourth has few rows over many keys. Each of few.cuh's kernels that can run it is timed for each number of consumers, with one CTA to a row
 tile and with as many as it would choose; its output, and the log-sum-exp, are held against forward.cu's first. blocks: each block of 128 tokens has a scale of its own.
 Microseconds a call by CUDA-graph replay in random order, medians. FA3 FP8 (plain, lse) is left out where fa3-fwd is not installed.
 
-Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU but for --fit.
+Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU.
 """
 import argparse
-import dataclasses
 import json
 import math
 import random
@@ -104,32 +102,11 @@ def run(kind, seconds, seed, out):
               *([f"FA3 FP8 over chosen {mean([u['fa3'] / u['chosen'] for u in us])}, least {min(u['fa3'] / u['chosen'] for u in us):.2f}, below 1 {sum(u['fa3'] < u['chosen'] for u in us)}"] if us and "fa3" in us[0] else []))
 
 
-def fit(path):
-    import numpy
-    from scipy.optimize import least_squares
-    h, _ = few_rows.heuristic()
-    data = json.loads(path.read_text())
-    of, names = {}, ("plain", "lse", "blocks").index(data["kind"])
-    for row in data["rows"]:
-        s = h.Shape(*row["shape"], plain=names != 2, lse=names == 1)
-        for name, us in row["us"].items():
-            if name.count(" ") == 2 and us < 600:
-                file, wgs, ways = name.split()
-                of.setdefault((file, s.D, int(wgs)), []).append((s, int(ways), us * 1000))
-    for (file, D, wgs), launches in sorted(of.items()):
-        table = next(times for f, times in h.few_kernels(launches[0][0]) if f == file)
-        ns = lambda x: numpy.array([h.few_ns(s, wgs, ways, h.SMS, (file, {D: {wgs: x}})) for s, ways, _ in launches], dtype=float)
-        off = lambda x: numpy.log(ns([round(float(v)) for v in x]) / [t for *_, t in launches])
-        found = least_squares(off, [float(v) for v in table[D][wgs]], loss="soft_l1", f_scale=0.08, x_scale=[100, 5, 300, 300, 100, 300], diff_step=0.02, max_nfev=40)
-        print(file, f"D {D}, {wgs} consumers, {len(launches)} launches:", table[D][wgs], f"off {abs(off(table[D][wgs])).mean():.3f};", [round(float(v)) for v in found.x], f"off {abs(off(found.x)).mean():.3f}")
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", choices=("plain", "lse", "blocks"), default="plain")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--fit", type=Path)
     a = parser.parse_args()
-    fit(a.fit) if a.fit else run(a.kind, a.seconds, a.seed, a.out)
+    run(a.kind, a.seconds, a.seed, a.out)

@@ -22,8 +22,8 @@ def _heuristic():
 def boundaries(h):
     """Problems on both sides of the first lengths of queries, up to 4,096, at which forward_f16.cu (D 64) or forward_e4m3.cu (D 128) gets another number of consumers."""
     found = []
-    for (D, choose), (B, Hkv, g), causal, sms in itertools.product(((64, h.choose_forward_f16), (128, h.choose_forward_e4m3)), ((1, 8, 1), (4, 4, 4), (3, 1, 5)), (0, 1), (132, 78)):
-        consumers = lambda Sq: dict(choose(h.Shape(B, Hkv * g, Hkv, Sq, 3000, D, bool(causal)), sms=sms).defines)["WS_WGS"]
+    for D, (B, Hkv, g), causal, sms in itertools.product((64, 128), ((1, 8, 1), (4, 4, 4), (3, 1, 5)), (0, 1), (132, 78)):
+        consumers = lambda Sq: dict(h.choose_many(h.Shape(B, Hkv * g, Hkv, Sq, 3000, D, bool(causal)), sms).defines)["WS_WGS"]
         edges = [Sq for Sq in range(65, 4097) if consumers(Sq) != consumers(Sq - 1)]
         for Sq in edges[:6]:
             found += [(D, (B, Hkv, g), (n, 3000), causal, (1, 0, lse, 0), sms) for n in (Sq - 1, Sq) for lse in (0, 1)]

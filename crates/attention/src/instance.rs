@@ -33,11 +33,11 @@ impl Instance {
     }
 }
 
-/// Every instance for Hopper that the heuristic gives, for each output format, and what they want launched before them: sorted, each once.
+/// Every instance for Hopper that the heuristic may give, for each output format, and what they want launched before them: sorted, each once.
 pub fn instances() -> Vec<Instance> {
     let (mut found, mut wide, mut before) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let lengths_q = [1, 4, 16, 17, 64, 100, 300, 512, 1000, 2048, 5000];
-    let lengths_k = [1, 64, 100, 129, 257, 500, 512, 1000, 1025, 2048, 5000, 20_000];
+    let lengths_k = [1, 64, 100, 129, 257, 500, 512, 1000, 1025, 2048, 4096, 5000, 20_000];
     for head_dim in [64, 128, 256] {
         for batch in [1, 2, 8, 64, 512] {
             for (heads_kv, group) in [(1, 1), (2, 1), (8, 1), (16, 1), (1, 4), (8, 4), (2, 8), (1, 5)] {
@@ -58,19 +58,18 @@ pub fn instances() -> Vec<Instance> {
                                 wide: false,
                             };
                             let queries = Shape { packed: true, wide: true, ..shape };
-                            wide.insert(heuristic::choose(&queries, heuristic::SMS).instance);
+                            let all = |shape: &Shape| heuristic::candidates(shape, heuristic::SMS);
+                            wide.extend(all(&queries).into_iter().map(|choice| choice.instance));
                             let blocks = Shape { plain: false, ..shape };
                             for shape in [shape, blocks, Shape { packed: true, ..shape }] {
                                 for lse in [false, true] {
                                     let shape = Shape { lse, ..shape };
-                                    let choice = heuristic::choose(&shape, heuristic::SMS);
-                                    if choice.transposes {
-                                        before.insert(heuristic::transposition(&shape).instance);
+                                    for choice in all(&shape) {
+                                        if choice.transposes {
+                                            before.insert(heuristic::transposition(&shape).instance);
+                                        }
+                                        found.insert(choice.instance);
                                     }
-                                    found.insert(choice.instance);
-                                    found.extend(
-                                        heuristic::decodes(&shape, heuristic::SMS).into_iter().map(|c| c.instance),
-                                    );
                                 }
                             }
                         }

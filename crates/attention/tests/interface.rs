@@ -63,9 +63,9 @@ fn scales_on_the_host_are_finite_and_not_negative() {
 
 #[test]
 fn plans_say_what_memory_they_need() {
-    let forward = Plan::new(&Problem::dense(4, 16, 16, 2900, 4096, 128), &HOPPER).unwrap();
+    let forward = Plan::new(&Problem::dense(2, 16, 16, 1500, 1500, 128), &HOPPER).unwrap();
     assert_eq!((forward.workspace().scratch_bytes, forward.workspace().counters), (0, 0));
-    let packed = Problem { packed_values: true, ..Problem::dense(4, 16, 16, 2900, 4096, 128) };
+    let packed = Problem { packed_values: true, ..Problem::dense(2, 16, 16, 1500, 1500, 128) };
     let packed = Plan::new(&packed, &HOPPER).unwrap();
     assert!(packed.choice().instance.name().contains("_packed1_"), "{}", packed.choice().instance.name());
     assert!(packed.choice().shared_bytes < forward.choice().shared_bytes, "V's own slots are not there");

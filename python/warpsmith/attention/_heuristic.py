@@ -115,7 +115,7 @@ def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms
     of_rows = of_rows or (8 if rows <= 8 else 16)
     row_tiles = ceil_div(rows, of_rows)
     per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv * row_tiles
-    team = min(team or decode_team(units, per_unit, warps, sms), sms)
+    team = min(team or decode_team(s, of_rows, units, per_unit, warps, sms), sms)
     ctas = team * min(units, sms // team)
     # One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
     ring = s.D == 256 and ctas == team * units
@@ -139,45 +139,36 @@ def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms
                   partial_floats=partial, row_tiles=row_tiles if row_tiles > 1 else 0, units=units * (of_rows // 8) * warps if team > 1 else 0, boxes=(8, keys))
 
 
-def decode_team(units, per_unit, warps, sms):
-    """How many CTAs work on a unit together: as many as leave few idle, while each warp has two tiles."""
-    most = max(1, per_unit // (2 * warps))
-    one_round = max(1, min(most, sms // units))
-    if units * one_round * 10 >= 9 * sms or units <= sms and one_round == most:
-        return one_round
-    # In hundredths of a percent; above 96% nothing is gained, and teams of four are best.
-    busy = lambda t: min(9600, units * t * 10000 // (ceil_div(units, sms // t) * sms))
-    return max(range(1, min(most, 32, sms) + 1), key=lambda t: (busy(t), -abs(t - 4)))
+def decode_team(s, of_rows, units, per_unit, warps, sms):
+    """How many CTAs work on a unit together: what takes least time. Each warp has two tiles at least."""
+    most = min(max(1, per_unit // (2 * warps)), sms)
+    # One round of as many as there is room for, or fewer in more rounds.
+    teams = sorted({*range(1, min(most, 16) + 1), max(1, min(most, sms // units))})
+    return min(teams, key=lambda team: (decode_team_ns(s, of_rows, units, per_unit, warps, team, sms), -team * min(units, sms // team), team))
 
 
-# Head dimension, causal: row tiles of 128 queries that read each tile of V; of outputs alone, the same with scales by block, with log-sum-exps.
-TRANSPOSES = {(128, False): (24, 32, 32), (128, True): (32, 128, 128), (256, False): (12, 32, 16), (256, True): (24, 32, 64)}
-LEAST_TRANSPOSED = {False: 1 << 19, True: 8 << 20}   # bytes of V^T, causal or not (of outputs alone not behind the mask): for less a launch costs more than it saves
-LEAST_VISITS = {(128, False): 4096, (128, True): 16384, (256, False): 0, (256, True): 8192}   # of outputs alone: of tiles of keys by row tiles of 128 queries, seen or not: 20 to 65 us
+# By head dimension and rows of a unit, nanoseconds: of a launch; of a tile of each warp, and of what a team adds, and for each CTA of one; of a CTA's second unit beside these, and of each that follows.
+DECODE_NS = {(64, 8): (2600, 1000, 1600, 90, 1000, 470), (64, 16): (3210, 1620, 2000, 100, 1690, 1630), (64, 32): (3980, 2470, 3230, 120, 3890, 3350), (128, 8): (3180, 840, 1350, 50, 1880, 1330), (128, 16): (3950, 1260, 2750, 40, 3090, 2700),
+             (128, 32): (5990, 2030, 4350, 0, 8260, 4830), (256, 8): (3200, 940, 2500, 60, 3170, 1350), (256, 16): (5270, 1320, 3370, 90, 5410, 4160)}
+DECODE_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an H100's memory
+
+
+def decode_team_ns(s, of_rows, units, per_unit, warps, team, sms):
+    """About how long a launch takes, in nanoseconds: 9 to 17% off (root of the mean square; H100, 2026-11-26)."""
+    of_launch, of_tile, of_team, of_member, of_second, of_next = DECODE_NS[s.D, of_rows]
+    rounds = ceil_div(units, max(1, min(units, sms // team)))
+    unit = ceil_div(ceil_div(per_unit, team), warps) * of_tile + (of_team + of_member * team if team > 1 else 0)
+    following = of_second + of_next * (rounds - 2) if rounds > 1 else 0
+    work, reading = rounds * unit, 2 * s.B * s.Hkv * s.Sk * s.D // DECODE_RATE
+    return of_launch + following + max(work, reading) + min(work, reading) // 4   # they hide most of each other
+
+
 MOST_TRANSPOSED = 1 << 28   # bytes of V^T: scratch that a call may ask for
 
 
-def transposes(s):
-    """Whether V^T is made once, before, instead of in shared memory for each row tile: where so many read each tile of V that the launch costs less."""
-    alone, tiles, row_tiles = s.plain and not s.lse, ceil_div(s.Sk, 128), ceil_div(s.Sq, 128)
-    least = 0 if alone and s.causal else LEAST_TRANSPOSED[s.causal]
-    if s.packed or s.D == 64 or s.B * s.Hkv > 65535 or not least <= transposed_bytes(s) <= MOST_TRANSPOSED:
-        return False
-    # Over few keys a step of two tiles is half empty, or a launch costs more than all its row tiles save.
-    if alone and (s.D == 256 and tiles < (3 if s.causal else 6) or odd_tiles(s) or s.B * s.Hq * row_tiles * tiles < LEAST_VISITS[s.D, s.causal]):
-        return False
-    return s.group * row_tiles >= TRANSPOSES[s.D, s.causal][2 if s.lse else 0 if s.plain else 1]
-
-
-def odd_tiles(s):
-    """Whether steps of two tiles of keys, of one or of three, are not worth it: at D 128 without a mask one by one is up to 39% faster, for nine the same."""
-    return s.D == 128 and not s.causal and s.plain and not s.packed and not s.lse and s.Sk <= 384 and ceil_div(s.Sk, 128) % 2 == 1
-
-
-def odd_cycles(s, sms=SMS):
-    """Consumers, and how long the busiest SM works: two of forward_e4m3.cu by one tile, three of forward.cu."""
-    tiles = ceil_div(s.Sk, 128)
-    return {wgs: ceil_div(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms) * (of_keys * tiles + of_rows) for wgs, of_keys, of_rows in ((3, 2900, 3300), (2, 1840, 3085))}
+def may_transpose(s):
+    """Whether V^T can be made once, before, instead of in shared memory for each row tile."""
+    return not s.packed and s.D != 64 and s.B * s.Hkv <= 65535 and transposed_bytes(s) <= MOST_TRANSPOSED
 
 
 def transposition(s):
@@ -190,13 +181,12 @@ def transposed_bytes(s):
     return s.B * s.Hkv * s.D * 128 * ceil_div(s.Sk, 128)
 
 
-def _scratch(s, floats=0):
+def _scratch(s, made, floats=0):
     """What a Choice says of scratch: V^T, where it is made before, then so many floats."""
-    made = transposes(s)
     return dict(transposes=made, partial_floats=(transposed_bytes(s) // 4 if made else 0) + floats)
 
 
-FORWARD = {64: dict(wgs=3, poly=0, keep=0), 128: dict(wgs=3, poly=0, keep=0), 256: dict(wgs=2, poly=0, keep=0)}
+FORWARD = {64: dict(wgs=3, poly=0, keep=0), 128: dict(wgs=3, poly=0, keep=0), 256: dict(wgs=2, poly=0, keep=0)}   # unless told otherwise
 
 
 def forward_shared(D, wgs, plain=True, packed=False, causal=False, stages=None, wide=False):
@@ -211,46 +201,42 @@ def forward_stages(D, packed, causal):
     return (2, 4, 4) if D != 256 else (1, 2, 2) if not packed else (1, 4, 2) if causal else (2, 3, 2)
 
 
-def choose_forward(s, wgs=None, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, trace=0, stages=None, plain=None):
-    """Many queries over many keys."""
-    f, v_t = FORWARD[s.D], s.packed or transposes(s)
+def choose_forward(s, wgs=None, made=False, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, trace=0, stages=None, plain=None):
+    """Many queries over many keys. made: over V^T."""
+    f, v_t = FORWARD[s.D], s.packed or made
     tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
-    if s.D == 64 and not wgs:
-        # Causal row tiles differ in length: where there are few, small ones are shared out more evenly.
-        few = s.causal and tiles_of(3) < 2 * sms
-        # Four consumers want 1.45 times as long as three for a third more rows; causal, where they keep apart better, 1.25 times.
-        four = (125 if s.causal else 145) * ceil_div(tiles_of(4), sms) < 100 * ceil_div(tiles_of(3), sms)
-        wgs = 2 if few else 4 if four else 3
+    wgs = wgs or f["wgs"]
     serial = s.D == 64 and wgs == 4 if serial is None else serial   # their registers do not hold all scores of a tile
-    wgs, keep, poly = wgs or f["wgs"], f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
+    keep, poly = f["keep"] if keep is None else keep, f["poly"] if poly is None else poly
+    # Of few keys the largest weighs much, and is exact where it is the reference: one more tile's maxima are looked at. So where the first tile, the one in which keys end, has few (then up to 1.34 times as fast).
+    few = not s.causal and (s.Sk <= 2048 or s.Sk % 128 > 0)
     # Scales by block take any layout of them, and at D 128 without a mask their code is 3% faster over few keys, 1% slower over 16,384.
-    plain = s.plain and not (s.D == 128 and not s.causal and s.Sk <= 2048) if plain is None else plain
+    plain = s.plain and not (s.D == 128 and few) if plain is None else plain
     tiles = tiles_of(wgs)
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_KEEP=keep, WS_POLY=poly)
     # Consumers in turns: 2 to 8% faster causal and at D 256 (where V^T comes causal only), 1 to 2% slower elsewhere.
     if (s.causal and not serial or s.D == 256 and not v_t) if turns is None else turns:
         defines["WS_TURNS"] = 1
     # Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. V^T leaves room for twice.
-    if (s.D == 256 or s.D == 128 and not s.causal and not (v_t and s.Sk > 2048)) if wide is None else wide:
+    if (s.D == 256 or s.D == 128 and not s.causal and not (v_t and not few)) if wide is None else wide:
         defines["WS_WIDE"] = 1
     if serial:
         defines["WS_SERIAL"] = 1
-    # Of few keys the largest weighs much, and is exact where it is the reference: one more tile's maxima are looked at.
-    if (not s.causal and s.Sk <= 2048) if looks is None else looks > 1:
+    if few if looks is None else looks > 1:
         defines["WS_LOOKS"] = looks or 2
-    defines.update(_layouts(s, plain))
+    defines.update(_layouts(s, plain, made))
     if stages:
         defines.update(zip(("WS_QSTAGES", "WS_KSTAGES", "WS_VSTAGES"), stages))
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(tiles, sms) if persistent else tiles
     return Choice("forward", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_shared(s.D, wgs, plain, v_t, s.causal, stages, s.wide),
-                  row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, wgs, False, sms), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
+                  row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, wgs, False, sms), boxes=(64, 128), **_scratch(s, made, trace and ctas * wgs * 8))
 
 
-def _layouts(s, plain):
+def _layouts(s, plain, made=False):
     """What the kernels for many queries are told of their tensors. plain: scales of whole heads, which V's own layout says already where it is packed."""
-    if transposes(s):
+    if made:
         return {"WS_PACKED": 1, "WS_BLOCKS": 0} if plain else {"WS_PACKED": 1}
     defines = {"WS_PACKED": 1} if s.packed else {} if plain else {"WS_BLOCKS": 1}
     return {**defines, "WS_WIDEQ": 1} if s.wide else defines
@@ -314,9 +300,6 @@ def forward_f16_shared(wgs, packed=False):
     return fixed + 4 * 2 * (128 * 64 + 1024) + 64 if packed else ceil_div(fixed + 4 * 2 * 128 * 64, 1024) * 1024 + 2048
 
 
-FORWARD_F16 = {2: 1342, 4: 2055}   # consumers, and cycles of a tile of keys
-
-
 def busiest(s, wgs, sms=SMS):
     """(tiles of keys, row tiles) of the SM that has most to do."""
     heads = s.Hq * s.B
@@ -327,11 +310,6 @@ def busiest(s, wgs, sms=SMS):
     if row_tiles > 16 or drawn(s, wgs, sms):   # shared out evenly, but none is divided
         return max(lengths[0], ceil_div(sum(lengths) * heads, sms)), row_tiles
     return shared_out(lengths, heads, _section(s, wgs, False, sms), sms), row_tiles
-
-
-def forward_f16_cycles(s, wgs, sms=SMS):
-    """How long the busiest SM works."""
-    return FORWARD_F16[wgs] * busiest(s, wgs, sms)[0]
 
 
 def takes_forward_f16(s):
@@ -348,9 +326,8 @@ def _with_counter(c):
     return replace(c, defines=c.defines + (("WS_DRAWN", 1),), units=1)
 
 
-def choose_forward_f16(s, wgs=None, sms=SMS, trace=0):
+def choose_forward_f16(s, wgs=2, sms=SMS, trace=0):
     """Many queries over many keys at D 64, with scales of a whole head or packed values, and no log-sum-exp."""
-    wgs = wgs or min(FORWARD_F16, key=lambda n: (forward_f16_cycles(s, n, sms), n))
     defines = dict(WS_D=64, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     defines.update(_layouts(s, True))
     if trace:
@@ -368,53 +345,27 @@ def forward_e4m3_shared(wgs, blocks=False, v_t=False, D=128):
     return 2 * 64 * wgs * D + tiles + 256 + (64 if blocks else 0) + 2 * 32
 
 
-# Consumers, and cycles of a tile of keys, and of a row tile's start and end: two tiles of keys at a time (without scales by block), causal.
-FORWARD_E4M3 = {(False, False): {2: (1710, 2400), 3: (2300, 3200)}, (False, True): {2: (1710, 2400), 3: (2140, 2980)},
-                (True, False): {2: (1580, 2400), 3: (2230, 3200)}, (True, True): {2: (1600, 2600), 3: (2160, 3260)}}
-
-
-def forward_e4m3_cycles(s, wgs, sms=SMS):
-    """How long the busiest SM works."""
-    of_keys, of_rows = FORWARD_E4M3[s.plain and not s.packed, s.causal][wgs]
-    tiles, row_tiles = busiest(s, wgs, sms)
-    return of_keys * tiles + of_rows * row_tiles
-
-
-def takes_forward_e4m3(s):
-    """Whether forward_e4m3.cu runs it: it makes no log-sum-exp, and at D 256 takes V^T with scales of whole heads alone."""
-    return not s.lse and (s.D == 128 or s.D == 256 and s.plain and transposes(s))
-
-
-def e4m3_wgs(s, sms=SMS):
-    """Its consumers: over V^T three are slower."""
-    two = s.D == 256 or transposes(s) and s.plain and not s.causal
-    return 2 if two else min((2, 3), key=lambda n: forward_e4m3_cycles(s, n, sms))
-
-
-def choose_forward_e4m3(s, wgs=None, sms=SMS, trace=0, by_one=False):
-    """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp."""
-    plain, made = s.plain and not by_one, transposes(s)
+def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
+    """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp. by_one: one tile of keys to a step, as scales by block want it."""
+    plain = s.plain and not by_one
     blocks = s.packed or not plain
-    wgs = wgs or e4m3_wgs(s, sms)
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
-    defines.update(_layouts(s, plain))   # scales by block take any layout of them, and come one tile at a time
+    defines.update(_layouts(s, plain, made))   # scales by block take any layout of them, and come one tile at a time
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
     c = Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, blocks, s.packed or made, s.D), row_tiles=ceil_div(s.Sq, 64 * wgs),
-               section=_section(s, wgs, drawn(s, wgs, sms), sms), boxes=(64, 128), **_scratch(s, trace and ctas * wgs * 8))
+               section=_section(s, wgs, drawn(s, wgs, sms), sms), boxes=(64, 128), **_scratch(s, made, trace and ctas * wgs * 8))
     return _with_counter(c) if drawn(s, wgs, sms) else c
 
 
 # Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
-# and of a row tile where a CTA has several, whose starts and ends other warps hide. In forward_f16.cu (D 64) and forward_e4m3.cu; with scales by block in forward_e4m3.cu; and in forward.cu, which takes these and log-sum-exps.
-FEW = {64: {2: (1195, 72, 1150, 3830, 1185, 2190), 4: (1880, 59, 2360, 4280, 1870, 3770)}, 128: {2: (1610, 69, 2620, 5100, 1610, 4180)},
-       256: {1: (2060, 100, 2040, 8100, 2210, 4640), 2: (3280, 87, 3840, 8540, 3510, 6850)}}
-FEW_BLOCKS = {128: {2: (1960, 74, 2180, 4600, 1980, 3730)}, 256: {1: (2710, 100, 985, 7100, 2620, 3940), 2: (3610, 84, 3725, 7900, 3590, 7325)}}
-FEW_EXACT = {64: {2: (1850, 78, 460, 4155, 1815, 2525), 3: (2290, 70, 1835, 4235, 2180, 3470)}, 128: {2: (2150, 79, 1610, 5300, 2155, 3380)},
-             256: {1: (2305, 100, 1630, 8280, 2350, 5430), 2: (3050, 75, 3475, 9390, 3515, 6640)}}
-FEW_APART = {64: 400, 128: 500, 256: 3000}   # cycles more of a row tile where its queries come row by row
-FEW_RATE = {64: 17, 128: 21, 256: 18}   # bytes of K and V in a cycle that an SM gets from memory where all ask
+# and of a row tile where a CTA has several, whose starts and ends other warps hide; and hundredths of tiles of keys behind the mask. In forward_f16.cu (D 64) and forward_e4m3.cu; in forward.cu, which takes log-sum-exps, too; and with scales by block in forward_e4m3.cu or (D 64) forward.cu.
+FEW = {64: {2: (1170, 74, 2650, 4385, 1170, 2655, 102), 4: (1790, 53, 4635, 5160, 1800, 5055, 103)}, 128: {2: (1615, 69, 4730, 5665, 1560, 5005, 107)}, 256: {1: (1990, 100, 5245, 7325, 2180, 5155, 104), 2: (3440, 82, 5870, 8105, 3415, 7790, 99)}}
+FEW_EXACT = {64: {2: (1715, 81, 2620, 5185, 1715, 3075, 113), 3: (2065, 70, 4050, 5560, 2030, 4525, 113)}, 128: {2: (2035, 83, 4175, 6080, 2115, 4055, 106)}, 256: {1: (2135, 100, 5280, 7620, 2295, 5690, 107), 2: (2940, 74, 6650, 8690, 3265, 7495, 103)}}
+FEW_BLOCKS = {64: {2: (2750, 74, 1780, 5120, 2540, 2060, 112), 3: (2870, 71, 3425, 5260, 2820, 3010, 115)}, 128: {2: (2150, 68, 3395, 5700, 2130, 3685, 99)}, 256: {1: (2490, 100, 3875, 7460, 2510, 4645, 104), 2: (3580, 73, 5775, 8250, 3625, 7300, 98)}}
+FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
+FEW_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an H100's memory
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
 
@@ -432,8 +383,10 @@ def few_boxes(group):
 def few_kernels(s):
     """Those that can run it, each with the times of its consumers: without log-sum-exps the one for many queries, at D 64 with scales of whole heads alone; and forward.cu, whose row tiles have shorter ends."""
     exact = [("forward", FEW_EXACT)]
-    if s.lse or not s.plain:
-        return exact if s.lse or s.D == 64 else [("forward_e4m3", FEW_BLOCKS)]
+    if s.lse:
+        return exact
+    if not s.plain:
+        return [("forward" if s.D == 64 else "forward_e4m3", FEW_BLOCKS)]
     return [("forward_f16" if s.D == 64 else "forward_e4m3", FEW), *exact]
 
 
@@ -443,21 +396,19 @@ def takes_few(s, sms=SMS):
     return few_fits(s) and (rows <= 256 or s.group > 1 or s.B * s.Hkv * ceil_div(rows, 128) <= 2 * sms)
 
 
-def few_as_decode(s, sms=SMS):
-    """Whether few.cuh reads large caches faster than decode.cu: with 9 to 16 rows, whose products are twice those of 8 there, at D 128, where each SM has a head at least (2 to 3%, at FA3 FP8's error instead of less)."""
-    return s.plain and not s.lse and few_fits(s) and s.D == 128 and 8 < s.group * s.Sq <= 16 and s.Sk >= 4096 and s.B * s.Hkv * 10 >= 9 * sms
-
-
 def few_busiest(s, wgs, ways, sms=SMS, step=1, drawn=False):
     """Tiles of keys, of which a step takes so many, of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first; or row tiles drawn by whoever is free."""
     rows = s.group * s.Sq
     row_tiles = ceil_div(rows, 64 * wgs)
     share = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step
     rounds = ceil_div(s.B * s.Hkv * row_tiles * ways, sms)
-    if not s.causal or ways > 1 or rounds == 1:
+    if not s.causal or rounds == 1:
         return share * rounds
     lengths = [ceil_div(max(0, s.Sk - s.Sq + (min(rows, first + 64 * wgs) - 1) // s.group + 1), 128) for first in reversed(range(0, rows, 64 * wgs))]
     units = s.B * s.Hkv * row_tiles
+    if ways > 1:   # shares of keys
+        lengths, units = [ceil_div(n, ways) for n in lengths for _ in range(ways)], units * ways
+        row_tiles = len(lengths)
     if drawn:
         return max(lengths[0], ceil_div(sum(lengths) * s.B * s.Hkv, sms))
     if rounds <= 16:
@@ -467,22 +418,21 @@ def few_busiest(s, wgs, ways, sms=SMS, step=1, drawn=False):
 
 
 def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 5 to 8% off in the mean over 220 to 580 launches each, of 4 to 600 us (2026-11-26, on an H100; FEW_RATE of an H200)."""
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 8 to 12% off over 250 to 1,300 launches each (root of the mean square; H100, 2026-11-26)."""
     file, times = kernel or few_kernels(s)[0]
-    of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each = times[s.D][wgs]
+    of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each, masked = times[s.D][wgs]
     rows = s.group * s.Sq
-    row_tiles = ceil_div(rows, 64 * wgs)
-    ctas = s.B * s.Hkv * row_tiles * ways
+    ctas = s.B * s.Hkv * ceil_div(rows, 64 * wgs) * ways
     rounds, adding = ceil_div(ctas, sms), (ways > 1) + (ways > 4) + (ways > 16)
     if ways == 1 and rounds > 1:
-        percent = (104 if s.D < 256 else 96) if s.causal else 100
-        of_keys, of_rows = of_keys_each * percent // 100, of_rows_each * percent // 100
-    of_rows += 0 if few_boxes(s.group) else FEW_APART[s.D]
+        of_keys, of_rows = of_keys_each, of_rows_each
+    of_rows += 0 if few_boxes(s.group) else FEW_APART[s.D][wgs]
     if rows <= 64 * (wgs - 1):
         of_keys = of_keys * alone // 100
-    of_keys = max(of_keys, 256 * s.D * min(sms, ctas) // (sms * FEW_RATE[s.D] * row_tiles))   # a head's row tiles read the same keys
     step = 2 if file == "forward_e4m3" and s.plain and s.D == 128 and not s.causal else 1
-    return 3900 + (few_busiest(s, wgs, ways, sms, step, drawn) * of_keys + rounds * of_rows + adding * of_adding) * 4 // 7
+    keys = few_busiest(s, wgs, ways, sms, step, drawn) * of_keys * (masked if s.causal else 100) // 175
+    reading = 2 * s.B * s.Hkv * s.Sk * s.D // FEW_RATE
+    return 2000 + max(keys, reading) + min(keys, reading) // 8 + rounds * (of_rows + adding * of_adding) * 4 // 7
 
 
 def few_ways(s, wgs, sms=SMS):
@@ -513,9 +463,9 @@ def few_exact(s, wgs):
     return defines, forward_shared(s.D, wgs, s.plain) + forward_stages(s.D, False, False)[0] * 4 * 64 * wgs
 
 
-def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, first=False):
-    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths. first: by the first of few_kernels alone."""
-    kernels = few_kernels(s)[:1 if first else None]
+def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False):
+    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths."""
+    kernels = few_kernels(s)
     ns, ways, wgs, nth = min((few_ns(s, n, w, sms, kernel, lengths), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms)))
     file = kernels[nth][0]
     row_tiles = ceil_div(s.group * s.Sq, 64 * wgs)
@@ -538,104 +488,134 @@ def with_lengths(c, kind):
     return replace(c, shared_bytes=c.shared_bytes + more, units=c.units + 1)
 
 
-# About how long a call takes where queries are neither few nor many, in nanoseconds on an H200: a tenth off for most shapes measured.
-DECODE_RATE = {16: {64: 3700, 128: 4400, 256: 3900}, 32: {64: 2900, 128: 3200}}   # bytes of K and V in a nanosecond that 132 SMs take with so many rows
-DECODE_UNIT = {64: 3400, 128: 4400, 256: 5600}   # nanoseconds that a unit takes however few its keys are, where a CTA has several
-
-
-def decode_ns(s, c):
-    """Of choose_decode's c: each 16 or 32 rows take the keys again, the first from memory."""
-    team, keys, of_rows = c.tiles_per_worker, c.boxes[1], dict(c.defines)["WS_ROWS"]
-    units, tiles = ceil_div(c.total_tiles, c.grid[0] // team), ceil_div(c.tiles_per_unit, team)   # of a CTA
-    unit = tiles * 2 * keys * s.D * SMS // DECODE_RATE[of_rows][s.D]
-    return (14000 if of_rows == 32 else {64: 4500, 128: 6000, 256: 8000}[s.D]) + max(2 * s.B * s.Hkv * s.Sk * s.D // 4200, units * max(unit, DECODE_UNIT[s.D] if units > 1 else 0))
+def decode_ns(s, c, sms=SMS):
+    """About how long choose_decode's c takes, in nanoseconds."""
+    defines = dict(c.defines)
+    return decode_team_ns(s, defines["WS_ROWS"], c.total_tiles, c.tiles_per_unit, defines["WS_WARPS"], c.tiles_per_worker, sms)
 
 
 def choose_more(s, sms=SMS):
-    """Decode of more than 16 packed rows: 16 at a time, or 32, which want more room and have a longer end. With its time."""
-    found = [choose_decode(s, sms=sms, of_rows=n) for n in DECODE_RATE if s.D in DECODE_RATE[n]]
-    return min(((decode_ns(s, c), c) for c in found), key=lambda x: x[0])
+    """Decode of up to 256 packed rows: 8 where there are no more, 16 at a time, or 32, which want more room and have a longer end. With its time."""
+    rows = s.group * s.Sq
+    found = [choose_decode(s, sms=sms, of_rows=n) for n in (8, 16, 32) if (s.D, n) in DECODE_NS and (rows <= 8 if n == 8 else rows > n // 2)]
+    return min(((decode_ns(s, c, sms), c) for c in found), key=lambda x: x[0])
 
 
-SPLIT = {64: (400, 0, 4600), 128: (0, 5650, 2400), 256: (800, 4050, 2150)}
+SPLIT = {(64, 64): (540, 1530, 2070), (64, 128): (0, 3530, 4460), (128, 64): (0, 5650, 2400), (256, 64): (0, 3550, 2320)}   # by head dimension and keys
 
 
 def split_ns(s, c, sms=SMS):
     """Of choose_split's c, with scales by block: rounds of CTAs, each warpgroup's tiles of keys one after the other."""
-    begin, of_rows, of_keys = SPLIT[s.D]
     defines = dict(c.defines)
+    begin, of_rows, of_keys = SPLIT[s.D, defines["WS_KEYS"]]
     return begin + ceil_div(c.grid[0] * c.grid[1] * c.grid[2], sms) * (of_rows + of_keys * ceil_div(s.Sk, defines["WS_KEYS"] * defines["WS_WGS"]))
 
 
-# Of kernels for many queries beside others, by consumers: cycles of a tile of keys, and of a row tile's start and end. Over V as it comes, and over V^T. (FORWARD_F16 and FORWARD_E4M3, which only choose consumers, are of longer
-# rows: what they weigh is the difference.)
-MANY = {64: {2: (1250, 1550), 4: (1910, 2700)}, 128: {2: (1600, 2900), 3: (2500, 3300)}, 256: {2: (3190, 3200)}}
-MANY_MADE = {128: {2: (1400, 3700), 3: (2430, 2900)}, 256: {2: (2500, 7000)}}
-# The same of forward.cu, and of forward_e4m3.cu with scales by block, by (D, whether V^T is made before).
-MANY_EXACT = {(64, False): {2: (1870, 0), 3: (2100, 2400), 4: (2850, 3400)}, (128, False): {3: (2600, 2850)}, (128, True): {3: (2540, 4900)}, (256, False): {2: (2860, 3800)}, (256, True): {2: (2750, 5350)}}
-MANY_BLOCKS = {(128, False): {2: (1770, 2050), 3: (2500, 3800)}, (128, True): {2: (1870, 3460), 3: (2330, 5480)}}
+# By (head dimension, keys, consumers), nanoseconds: a launch; as many CTAs as the SMs hold at once; one of them on each SM, two, and so on, as they come beside that; hundredths of what one more on each SM takes that the first of them
+# takes; and hundredths more where heads come in groups, behind the mask, and in clusters of 8.
+TINY = {(64, 128, 1): (2340, 3780, (450, 1590, 2780, 2900), 43, 10, 5, 0), (64, 256, 1): (2990, 3700, (660, 2190), 65, 7, 5, 0), (64, 256, 2): (3860, 3660, (1270,), 26, 10, -9, 0), (128, 128, 1): (2940, 5200, (780, 3020, 3630), 18, 5, 0, 12),
+        (128, 256, 1): (3780, 7740, (1180, 5680), 64, 7, 3, 14), (128, 256, 2): (4770, 5520, (1880,), 0, 12, -4, 19), (256, 64, 1): (3540, 5090, (850, 2980), 25, 8, -2, 15)}
 
 
-def many_ns(s, sms=SMS):
-    """Of choose_many's."""
-    if odd_tiles(s):
-        return 4000 + min(odd_cycles(s, sms).values()) * 4 // 7
-    made = transposes(s)
-    if s.lse or not s.plain:
-        c = choose_many(s, sms)
-        wgs = dict(c.defines)["WS_WGS"]
-        of_keys, of_rows = (MANY_EXACT if c.file == "forward" else MANY_BLOCKS)[s.D, made][wgs]
-        tiles, row_tiles = busiest(s, wgs, sms)
-        return 4000 + (of_keys * tiles + of_rows * row_tiles) * 4 // 7
-    wgs = min(FORWARD_F16, key=lambda n: forward_f16_cycles(s, n, sms)) if s.D == 64 else e4m3_wgs(s, sms)
-    of_keys, of_rows = (MANY_MADE if made else MANY)[s.D][wgs]
+def tiny_ns(s, c, sms=SMS):
+    """Of choose_tiny's c: 6 to 10% off (root of the mean square)."""
+    defines = dict(c.defines)
+    of_launch, of_all, parts, jump, grouped, masked, eight = TINY[s.D, defines["WS_KEYS"], defines["WS_WGS"]]
+    if defines["WS_CTAS"] >= 4:   # a cluster lies within one of the card's parts, and some SMs of each are left over
+        sms = sms * 10 // 11
+    full, rest = divmod(c.grid[0] * c.grid[1] * c.grid[2] - 1, len(parts) * sms)   # at least one is left
+    whole, part = divmod(rest + 1, sms)
+    steps = (0, *parts, parts[-1])
+    jump = jump if part and full + whole else 0
+    ns = of_launch + full * of_all + steps[whole] + (steps[whole + 1] - steps[whole]) * (jump * sms + (100 - jump) * part) // (100 * sms)
+    for more in (grouped if s.group > 1 else 0, masked if s.causal else 0, eight if defines["WS_CTAS"] == 8 else 0):
+        ns = ns * (100 + more) // 100
+    return ns
+
+
+def tiny_choices(s, sms=SMS):
+    """Those of choose_tiny that fit."""
+    found = [choose_tiny(s, keys, wgs, sms=sms) for D, keys, wgs in TINY if D == s.D]
+    return [c for c in found if c]
+
+
+# Of kernels for many queries: by file, head dimension, consumers, whether over V^T, and whether by one tile of keys, as scales by block want it: cycles of a tile of keys, and of a row tile's start and end, without the mask and behind it.
+MANY = {("forward_f16", 64, 2, False, False): ((1155, 1930), (1200, 2085)), ("forward_f16", 64, 4, False, False): ((1840, 2760), (1915, 2730)),
+        ("forward_e4m3", 128, 2, False, False): ((1600, 3130), (1580, 3815)), ("forward_e4m3", 128, 3, False, False): ((2190, 4070), (2195, 4280)),
+        ("forward_e4m3", 128, 2, False, True): ((2030, 2425), (1990, 3030)), ("forward_e4m3", 128, 3, False, True): ((2800, 3085), (2750, 3335)),
+        ("forward_e4m3", 128, 2, True, False): ((1415, 3215), (1475, 3690)), ("forward_e4m3", 128, 3, True, False): (None, (2005, 4290)),
+        ("forward_e4m3", 128, 2, True, True): ((2080, 2725), (1965, 3480)), ("forward_e4m3", 128, 3, True, True): ((2665, 3550), (2580, 4030)),
+        ("forward_e4m3", 256, 2, True, False): ((2520, 5945), (2485, 5890)),
+        ("forward", 64, 2, False, False): (None, (1970, 2205)), ("forward", 64, 3, False, False): ((2145, 2925), (2330, 2765)), ("forward", 64, 4, False, False): ((2860, 4060), (2755, 3505)),
+        ("forward", 64, 2, False, True): (None, (2630, 1420)), ("forward", 64, 3, False, True): ((2880, 1430), (2990, 2115)), ("forward", 64, 4, False, True): ((3400, 3065), (3350, 3180)),
+        ("forward", 128, 3, False, False): ((2745, 3315), (2770, 3535)), ("forward", 128, 3, True, False): ((2545, 4590), (2630, 3725)),
+        ("forward", 256, 2, False, False): ((3010, 4850), (3040, 4880)), ("forward", 256, 2, True, False): ((2800, 5040), (2825, 5120)),
+        ("forward", 256, 2, False, True): ((4580, 2900), (5310, 2860)), ("forward", 256, 2, True, True): ((4090, 5305), (4780, 4890))}
+MADE = {(128, False): 400, (128, True): 510, (256, False): 560, (256, True): 700}   # nanoseconds for each megabyte of V^T that is made before, by head dimension and mask
+
+
+def many_kernels(s, sms=SMS):
+    """(file, consumers, whether V^T is made before, whether by one tile of keys) of all that can run it."""
+    one = s.packed or not s.plain
+    if s.D == 64:
+        found = [("forward", wgs, False, one and not s.packed) for wgs in ((2, 3, 4) if s.causal else (3, 4))] if s.lse or not (s.plain or s.packed) else [("forward_f16", wgs, False, False) for wgs in (2, 4)]
+    elif s.D == 128 and not s.lse:
+        found = [("forward_e4m3", wgs, made, by_one) for by_one in sorted({one, True}) for made in (False, True) for wgs in (2, 3)]
+        found = [x for x in found if (one or not x[3] or x[1:3] == (2, False) and not drawn(s, 2, sms)) and (x[1:] != (3, True, False) or s.causal)]
+        if not one:
+            found.append(("forward", 3, False, False))
+    else:
+        wgs = 3 if s.D == 128 else 2
+        found = [("forward", wgs, made, one and not s.packed and s.D == 256) for made in (False, True)]
+        if s.D == 256 and not one and not s.lse:
+            found.append(("forward_e4m3", 2, True, False))
+    return [x for x in found if not x[2] or may_transpose(s)]
+
+
+def many_ns(s, file, wgs, made, by_one, sms=SMS):
+    """Of one of them: 5 to 11% off (root of the mean square)."""
+    of_keys, of_rows = MANY[file, s.D, wgs, s.D > 64 and (made or s.packed), by_one][s.causal]
     tiles, row_tiles = busiest(s, wgs, sms)
-    if not s.causal and (s.D == 128 or s.D == 256 and made):   # two at a time
+    if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)
-    return 4000 + (of_keys * tiles + of_rows * row_tiles) * 4 // 7   # at 1.75 GHz
-
-
-def choose_some(s, sms=SMS, few=True, small=False):
-    """More than 16 packed rows, and perhaps too few for a kernel for many queries, whose row tiles are 128 or 192 queries of one head. small: tiny.cu would fit, did it take scales by block."""
-    rows, many = s.group * s.Sq, many_ns(s, sms)
-    found = [x for x in ([choose_few(s, sms=sms)] if few and takes_few(s, sms) else []) if x[0] * 106 < many * 100]
-    if rows <= 256:
-        found.append(choose_more(s, sms))
-    if small and (rows > 64 or s.Sk <= 1024):
-        split = choose_split(s)
-        found.append((split_ns(s, split, sms), split))
-    ns, choice = min(found, key=lambda x: x[0], default=(0, None))
-    return choice if choice and ns < many else choose_many(s, sms)
+    making = 1200 + transposed_bytes(s) * MADE[s.D, s.causal] // 1000000 if made else 0
+    return 2000 + making + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // FEW_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
 
 
 def choose_many(s, sms=SMS):
     """Many queries over many keys, by the fastest kernel that gives what is wanted."""
-    if odd_tiles(s):
-        cycles = odd_cycles(s, sms)
-        return choose_forward(s, sms=sms) if cycles[3] <= cycles[2] else choose_forward_e4m3(s, 2, sms, by_one=True)
-    take = choose_forward_f16 if takes_forward_f16(s) else choose_forward_e4m3 if takes_forward_e4m3(s) else choose_forward
-    return take(s, sms=sms)
+    return timed_many(s, sms)[1]
 
 
-TINY_NS = {64: 6, 128: 9, 256: 15}   # of 64 rows by 128 keys
+def timed_many(s, sms=SMS):
+    """The same with its time."""
+    kernels = many_kernels(s, sms)
+    ns, i = min((many_ns(s, *kernel, sms), i) for i, kernel in enumerate(kernels))
+    file, wgs, made, by_one = kernels[i]
+    if file == "forward_f16":
+        return ns, choose_forward_f16(s, wgs, sms)
+    if file == "forward_e4m3":
+        return ns, choose_forward_e4m3(s, wgs, made, sms, by_one=by_one)
+    return ns, choose_forward(s, wgs, made, sms=sms)
 
 
 def choose(s, sms=SMS, few=True):
-    """The kernel that we would run. Packed V is taken by those for many queries over many keys alone; `packed_fits` says where that is what to run. few: few.cuh may where there are others."""
+    """The kernel that we would run: what is thought to take least time. Packed V is taken by those for many queries over many keys alone; `packed_fits` says where that is what to run. few: few.cuh may."""
     if s.packed:
         return choose_many(s, sms)
     rows = s.group * s.Sq
-    tiny = choose_tiny(s, sms=sms)
-    # In CTAs of 64 rows by 128 keys, however large those of this choice are.
-    size = tiny.grid[0] * tiny.grid[1] * tiny.grid[2] * (tiny.block // 128) * max(1, dict(tiny.defines)["WS_KEYS"] // 128) if tiny else 0
-    small = tiny and size <= (sms if rows <= 16 else 4 * sms)
-    if small and s.plain:
-        # Of many CTAs a round costs what one of the kernels for many queries does, which may have fewer. (Both times are those of their launches alone.)
-        crowded = size > 2 * sms and not s.lse and 10 * (many_ns(s, sms) - 1700) < 9 * (3600 + TINY_NS[s.D] * size)
-        return choose_many(s, sms) if crowded else tiny
-    if rows <= 16:
-        return choose_few(s, sms=sms, first=True)[1] if few_as_decode(s, sms) else choose_decode(s, sms=sms)
-    return choose_some(s, sms, few, small)
+    found = [(tiny_ns(s, c, sms), c) for c in tiny_choices(s, sms)] if s.plain else []
+    if rows <= 256:
+        found.append(choose_more(s, sms))
+    if not s.plain and s.Sk <= 1024:
+        split = choose_split(s)
+        found.append((split_ns(s, split, sms) * 110 // 100, split))
+    if few and takes_few(s, sms):
+        ns, c = choose_few(s, sms=sms)
+        found.append((ns * (112 if rows <= (16 if s.D == 64 else 8) else 108 if rows > 256 and s.plain else 100) // 100, c))   # of few rows decode.cu reads as fast, and its error is less; of many some shapes take a third longer than thought, for a cause not found
+    if rows > 16:
+        found.append(timed_many(s, sms))
+    return min(found, key=lambda x: x[0])[1]
 
 
 def packed_fits(s, sms=SMS):
@@ -670,7 +650,8 @@ def choose_lengths(s, sms=SMS, page=None):
     few = few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
     found = [choose_few(s, sms=sms, lengths=True) if few else (ragged_ns(s), choose_ragged(s, sms))]
     if rows <= 256:
-        ns, decode = choose_more(s, sms) if rows > 16 else (0, choose_decode(s, sms=sms))
+        ns, decode = choose_more(s, sms)
+        ns = ns if rows > 16 else 0
         found += [(ns, decode)] if not page or page % decode.boxes[1] == 0 else []
     choice = min(found, key=lambda x: x[0])[1]
     return choice if choice.file == "ragged" else with_lengths(choice, 1)

@@ -1,6 +1,6 @@
 //! few.cuh: few packed rows, or row tiles too few for the SMs, over many keys.
 
-use super::{Choice, Shape};
+use super::{Choice, MEMORY_RATE, Shape, cache_bytes};
 use crate::problem::Mask;
 
 /// CTAs of a row tile, at most: whatever more would leave each is soon read.
@@ -19,11 +19,21 @@ struct Consumers {
     of_adding: u64,
     /// A tile of keys, and a row tile, where a CTA has several, whose starts and ends other warps hide.
     each: (u64, u64),
+    /// Hundredths of tiles of keys behind the mask.
+    masked: u64,
 }
 
 impl Consumers {
-    const fn new(groups: u32, of_keys: u64, alone: u64, of_rows: u64, of_adding: u64, each: (u64, u64)) -> Consumers {
-        Consumers { groups, of_keys, alone, of_rows, of_adding, each }
+    const fn new(
+        groups: u32,
+        of_keys: u64,
+        alone: u64,
+        of_rows: u64,
+        of_adding: u64,
+        each: (u64, u64),
+        masked: u64,
+    ) -> Consumers {
+        Consumers { groups, of_keys, alone, of_rows, of_adding, each, masked }
     }
 
     fn row_tiles(&self, s: &Shape) -> u32 {
@@ -40,43 +50,28 @@ impl Consumers {
         MOST_WAYS.min(2 * sms / self.units(s)).min(s.seqlen_k.div_ceil(256)).max(1)
     }
 
-    /// About how long it takes, in nanoseconds: 5 to 8% off in the mean over 220 to 580 launches each, of 4 to 600 us (2026-11-26, on an H100; the rate
-    /// of an H200). `step`: tiles of keys at a time.
+    /// About how long it takes, in nanoseconds: 8 to 12% off over 250 to 1,300 launches each (root of the mean square; H100, 2026-11-26). `step`: tiles of
+    /// keys at a time.
     fn ns(&self, s: &Shape, ways: u32, sms: u32, step: u32) -> u64 {
-        // Bytes of K and V in a cycle that an SM gets from memory where all ask.
-        let rate = match s.head_dim {
-            64 => 17,
-            128 => 21,
-            _ => 18,
-        };
-        let ctas = self.units(s) * ways;
-        let rounds = u64::from(ctas.div_ceil(sms));
-        let (of_keys, of_rows) = if ways == 1 && rounds > 1 {
-            let percent = match s.mask {
-                Mask::Full => 100,
-                Mask::Causal if s.head_dim < 256 => 104,
-                Mask::Causal => 96,
-            };
-            (self.each.0 * percent / 100, self.each.1 * percent / 100)
-        } else {
-            (self.of_keys, self.of_rows)
-        };
+        let rounds = u64::from((self.units(s) * ways).div_ceil(sms));
+        let (of_keys, of_rows) = if ways == 1 && rounds > 1 { self.each } else { (self.of_keys, self.of_rows) };
         // Queries row by row.
-        let apart = match s.head_dim {
+        let apart = match (s.head_dim, self.groups) {
             _ if boxes(s.group) => 0,
-            64 => 400,
-            128 => 500,
-            _ => 3000,
+            (64, 2) => 150,
+            (64, 3) => 400,
+            (64, _) => 950,
+            (128, _) => 400,
+            (_, 1) => 2000,
+            _ => 5000,
         };
-        let of_rows = of_rows + apart;
         let alone = s.rows() <= 64 * (self.groups - 1);
         let of_keys = if alone { of_keys * self.alone / 100 } else { of_keys };
-        // A head's row tiles read the same keys.
-        let bytes = u64::from(256 * s.head_dim) * u64::from(sms.min(ctas));
-        let of_keys = of_keys.max(bytes / (u64::from(sms) * rate * u64::from(self.row_tiles(s))));
         let adding = u64::from(ways > 1) + u64::from(ways > 4) + u64::from(ways > 16);
-        let cycles = self.busiest(s, ways, sms, step) * of_keys + rounds * of_rows + adding * self.of_adding;
-        3900 + cycles * 4 / 7
+        let percent = if s.mask == Mask::Causal { self.masked } else { 100 };
+        let keys = self.busiest(s, ways, sms, step) * of_keys * percent / 175;
+        let reading = cache_bytes(s) / MEMORY_RATE;
+        2000 + keys.max(reading) + keys.min(reading) / 8 + rounds * (of_rows + apart + adding * self.of_adding) * 4 / 7
     }
 
     /// Tiles of keys of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first.
@@ -84,18 +79,20 @@ impl Consumers {
         let (rows, row_tiles) = (64 * self.groups, self.row_tiles(s));
         let share = u64::from(s.seqlen_k.div_ceil(128 * step).div_ceil(ways) * step);
         let rounds = u64::from((self.units(s) * ways).div_ceil(sms));
-        if s.mask == Mask::Full || ways > 1 || rounds == 1 {
+        if s.mask == Mask::Full || rounds == 1 {
             return share * rounds;
         }
         let length = |tile: u32| {
             let last = (s.rows().min((tile + 1) * rows) - 1) / s.group;
             u64::from((s.seqlen_k + last + 1).saturating_sub(s.seqlen_q).div_ceil(128))
         };
-        let lengths: Vec<u64> = (0..row_tiles).rev().map(length).collect();
+        // Shares of keys.
+        let shares = |tile| std::iter::repeat_n(length(tile).div_ceil(u64::from(ways)), ways as usize);
+        let lengths: Vec<u64> = (0..row_tiles).rev().flat_map(shares).collect();
+        let (row_tiles, units) = (row_tiles * ways, self.units(s) * ways);
         if rounds <= 16 {
-            let of_cta = |cta: u32| {
-                (cta..self.units(s)).step_by(sms as usize).map(|t| lengths[(t % row_tiles) as usize]).sum::<u64>()
-            };
+            let of_cta =
+                |cta: u32| (cta..units).step_by(sms as usize).map(|t| lengths[(t % row_tiles) as usize]).sum::<u64>();
             return (0..sms).map(of_cta).max().unwrap_or(0);
         }
         let apart = gcd(sms, row_tiles); // a CTA's row tiles are of as many kinds
@@ -119,29 +116,54 @@ struct Kernel {
     consumers: [&'static [Consumers]; 3],
 }
 
+impl Kernel {
+    fn of(&self, s: &Shape) -> &'static [Consumers] {
+        self.consumers[match s.head_dim {
+            64 => 0,
+            128 => 1,
+            _ => 2,
+        }]
+    }
+}
+
 /// Scales of whole heads, outputs alone: at D 64 forward_f16.cu, elsewhere forward_e4m3.cu.
 const PLAIN: [&[Consumers]; 3] = [
-    &[Consumers::new(2, 1195, 72, 1150, 3830, (1185, 2190)), Consumers::new(4, 1880, 59, 2360, 4280, (1870, 3770))],
-    &[Consumers::new(2, 1610, 69, 2620, 5100, (1610, 4180))],
-    &[Consumers::new(1, 2060, 100, 2040, 8100, (2210, 4640)), Consumers::new(2, 3280, 87, 3840, 8540, (3510, 6850))],
+    &[
+        Consumers::new(2, 1170, 74, 2650, 4385, (1170, 2655), 102),
+        Consumers::new(4, 1790, 53, 4635, 5160, (1800, 5055), 103),
+    ],
+    &[Consumers::new(2, 1615, 69, 4730, 5665, (1560, 5005), 107)],
+    &[
+        Consumers::new(1, 1990, 100, 5245, 7325, (2180, 5155), 104),
+        Consumers::new(2, 3440, 82, 5870, 8105, (3415, 7790), 99),
+    ],
 ];
 
-/// forward_e4m3.cu with scales by block.
+/// With scales by block: at D 64 forward.cu, elsewhere forward_e4m3.cu.
 const BLOCKS: [&[Consumers]; 3] = [
-    &[],
-    &[Consumers::new(2, 1960, 74, 2180, 4600, (1980, 3730))],
-    &[Consumers::new(1, 2710, 100, 985, 7100, (2620, 3940)), Consumers::new(2, 3610, 84, 3725, 7900, (3590, 7325))],
+    &[
+        Consumers::new(2, 2750, 74, 1780, 5120, (2540, 2060), 112),
+        Consumers::new(3, 2870, 71, 3425, 5260, (2820, 3010), 115),
+    ],
+    &[Consumers::new(2, 2150, 68, 3395, 5700, (2130, 3685), 99)],
+    &[
+        Consumers::new(1, 2490, 100, 3875, 7460, (2510, 4645), 104),
+        Consumers::new(2, 3580, 73, 5775, 8250, (3625, 7300), 98),
+    ],
 ];
 
-/// forward.cu, with log-sum-exps and any scales; its row tiles have shorter ends.
+/// forward.cu, with log-sum-exps; its row tiles have shorter ends.
 const EXACT: Kernel = Kernel {
     file: "forward",
     consumers: [
-        &[Consumers::new(2, 1850, 78, 460, 4155, (1815, 2525)), Consumers::new(3, 2290, 70, 1835, 4235, (2180, 3470))],
-        &[Consumers::new(2, 2150, 79, 1610, 5300, (2155, 3380))],
         &[
-            Consumers::new(1, 2305, 100, 1630, 8280, (2350, 5430)),
-            Consumers::new(2, 3050, 75, 3475, 9390, (3515, 6640)),
+            Consumers::new(2, 1715, 81, 2620, 5185, (1715, 3075), 113),
+            Consumers::new(3, 2065, 70, 4050, 5560, (2030, 4525), 113),
+        ],
+        &[Consumers::new(2, 2035, 83, 4175, 6080, (2115, 4055), 106)],
+        &[
+            Consumers::new(1, 2135, 100, 5280, 7620, (2295, 5690), 107),
+            Consumers::new(2, 2940, 74, 6650, 8690, (3265, 7495), 103),
         ],
     ],
 };
@@ -151,7 +173,9 @@ fn kernels(s: &Shape) -> Vec<Kernel> {
     let narrow = if s.head_dim == 64 { "forward_f16" } else { "forward_e4m3" };
     match (s.lse, s.plain) {
         (false, true) => vec![Kernel { file: narrow, consumers: PLAIN }, EXACT],
-        (false, false) if s.head_dim != 64 => vec![Kernel { file: narrow, consumers: BLOCKS }],
+        (false, false) => {
+            vec![Kernel { file: if s.head_dim == 64 { EXACT.file } else { narrow }, consumers: BLOCKS }]
+        }
         _ => vec![EXACT],
     }
 }
@@ -167,19 +191,6 @@ fn fits(s: &Shape) -> bool {
 /// others' order of work is the better one.
 pub(super) fn takes(s: &Shape, sms: u32) -> bool {
     fits(s) && (s.rows() <= 256 || s.group > 1 || s.batch * s.heads_kv * s.rows().div_ceil(128) <= 2 * sms)
-}
-
-/// Whether it reads large caches faster than decode.cu: with 9 to 16 rows, whose products are twice those of 8 there, at D 128, where each SM has a head
-/// at least (2 to 3%, at FA3 FP8's error instead of less).
-pub(super) fn takes_as_decode(s: &Shape, sms: u32) -> bool {
-    let rows = (9..=16).contains(&s.rows());
-    s.plain
-        && !s.lse
-        && fits(s)
-        && s.head_dim == 128
-        && rows
-        && s.seqlen_k >= 4096
-        && s.batch * s.heads_kv * 10 >= 9 * sms
 }
 
 /// Mirrors the map of forward_f16.cu and forward_e4m3.cu with `WS_FEW`: slots of Q, K, V and V^T as for many queries, barriers, what consumers are told
@@ -217,24 +228,10 @@ fn exact(s: &Shape, groups: u32) -> (Vec<(&'static str, u32)>, u32) {
 
 /// Row tiles of whole groups of heads, and CTAs that share a row tile's keys; with its time.
 pub(super) fn choose(s: &Shape, sms: u32) -> (u64, Choice) {
-    choose_of(kernels(s), s, sms)
-}
-
-/// The same by the first of them alone, which is what was timed beside decode.cu: for what [`takes_as_decode`].
-pub(super) fn choose_as_decode(s: &Shape, sms: u32) -> (u64, Choice) {
-    choose_of(kernels(s).into_iter().take(1).collect(), s, sms)
-}
-
-fn choose_of(kernels: Vec<Kernel>, s: &Shape, sms: u32) -> (u64, Choice) {
-    let by_dim = match s.head_dim {
-        64 => 0,
-        128 => 1,
-        _ => 2,
-    };
     let mut best: Option<(u64, u32, u32, &'static str, &'static Consumers)> = None;
-    for kernel in &kernels {
+    for kernel in &kernels(s) {
         let two = kernel.file == "forward_e4m3" && s.plain && s.head_dim == 128 && s.mask == Mask::Full;
-        for consumers in kernel.consumers[by_dim] {
+        for consumers in kernel.of(s) {
             for ways in 1..=consumers.most_ways(s, sms) {
                 let found = (consumers.ns(s, ways, sms, 1 + u32::from(two)), ways, consumers.groups);
                 if best.is_none_or(|(ns, ways, groups, ..)| found < (ns, ways, groups)) {
@@ -243,7 +240,21 @@ fn choose_of(kernels: Vec<Kernel>, s: &Shape, sms: u32) -> (u64, Choice) {
             }
         }
     }
-    let (ns, ways, groups, file, consumers) = best.unwrap_or((u64::MAX, 1, 2, EXACT.file, &EXACT.consumers[by_dim][0]));
+    let (ns, ways, _, file, consumers) = best.unwrap_or((u64::MAX, 1, 2, EXACT.file, &EXACT.of(s)[0]));
+    (ns, choice(s, file, consumers, ways, sms))
+}
+
+/// All of them, with one CTA to a row tile.
+pub(super) fn candidates(s: &Shape, sms: u32) -> Vec<Choice> {
+    if !takes(s, sms) {
+        return Vec::new();
+    }
+    let of = |kernel: &Kernel| kernel.of(s).iter().map(|c| choice(s, kernel.file, c, 1, sms)).collect::<Vec<_>>();
+    kernels(s).iter().flat_map(of).collect()
+}
+
+fn choice(s: &Shape, file: &'static str, consumers: &Consumers, ways: u32, sms: u32) -> Choice {
+    let groups = consumers.groups;
     let (mut defines, shared) = if file == EXACT.file {
         exact(s, groups)
     } else {
@@ -263,5 +274,5 @@ fn choose_of(kernels: Vec<Kernel>, s: &Shape, sms: u32) -> (u64, Choice) {
         choice.partial_floats = u64::from(ctas * threads) * u64::from(s.head_dim / 4 + 4);
         choice.units = ctas * 4 * groups;
     }
-    (ns, choice)
+    choice
 }

@@ -1,0 +1,141 @@
+//! decode.cu: few queries over long caches.
+
+use super::{Choice, MEMORY_RATE, Shape, cache_bytes};
+
+/// What launches take, in nanoseconds, 9 to 17% off (root of the mean square; H100, 2026-11-26).
+struct Times {
+    of_launch: u64,
+    /// A tile of each warp.
+    of_tile: u64,
+    /// What a team adds, and for each CTA of one.
+    of_team: u64,
+    of_member: u64,
+    /// A CTA's second unit beside these, and each that follows.
+    of_second: u64,
+    of_next: u64,
+}
+
+impl Times {
+    const fn new(of_launch: u64, of_tile: u64, of_team: u64, of_member: u64, of_second: u64, of_next: u64) -> Times {
+        Times { of_launch, of_tile, of_team, of_member, of_second, of_next }
+    }
+
+    /// Of units of so many rows.
+    fn of(head_dim: u32, rows: u32) -> Times {
+        match (head_dim, rows) {
+            (64, 8) => Times::new(2600, 1000, 1600, 90, 1000, 470),
+            (64, 16) => Times::new(3210, 1620, 2000, 100, 1690, 1630),
+            (64, _) => Times::new(3980, 2470, 3230, 120, 3890, 3350),
+            (128, 8) => Times::new(3180, 840, 1350, 50, 1880, 1330),
+            (128, 16) => Times::new(3950, 1260, 2750, 40, 3090, 2700),
+            (128, _) => Times::new(5990, 2030, 4350, 0, 8260, 4830),
+            (_, 8) => Times::new(3200, 940, 2500, 60, 3170, 1350),
+            _ => Times::new(5270, 1320, 3370, 90, 5410, 4160),
+        }
+    }
+}
+
+const WARPS: u32 = 8;
+
+/// Keys of a tile, and stages (at D 256 three where a CTA has one unit).
+fn tile(head_dim: u32) -> (u32, u32) {
+    match head_dim {
+        64 => (64, 3),
+        128 => (32, 3),
+        _ => (16, 2),
+    }
+}
+
+/// Rows of a unit that may pay: 8 where there are no more, 16 at a time, or 32, which want more room and have a longer end.
+fn sizes(s: &Shape) -> impl Iterator<Item = u32> {
+    let (rows, most) = (s.rows(), if s.head_dim < 256 { 32 } else { 16 });
+    [8, 16, 32].into_iter().filter(move |n| *n <= most && if *n == 8 { rows <= 8 } else { rows > n / 2 })
+}
+
+/// All of them.
+pub(super) fn candidates(s: &Shape, sms: u32) -> Vec<Choice> {
+    if s.rows() > 256 { Vec::new() } else { sizes(s).map(|rows| choose_of(s, rows, sms)).collect() }
+}
+
+/// The fastest for at most 256 packed rows, with its time.
+pub(super) fn choose(s: &Shape, sms: u32) -> (u64, Choice) {
+    let timed = |rows| {
+        let choice = choose_of(s, rows, sms);
+        let units = choice.total_tiles;
+        (team_ns(s, rows, units, choice.tiles_per_unit, choice.tiles_per_worker, sms), choice)
+    };
+    let mut found: Vec<_> = sizes(s).map(timed).collect();
+    found.sort_by_key(|(ns, _)| *ns);
+    found.swap_remove(0)
+}
+
+/// About how long it takes with teams of so many CTAs.
+fn team_ns(s: &Shape, rows: u32, units: u32, per_unit: u32, team: u32, sms: u32) -> u64 {
+    let t = Times::of(s.head_dim, rows);
+    let rounds = u64::from(units.div_ceil(units.min(sms / team).max(1)));
+    let adding = if team > 1 { t.of_team + t.of_member * u64::from(team) } else { 0 };
+    let unit = u64::from(per_unit.div_ceil(team).div_ceil(WARPS)) * t.of_tile + adding;
+    let following = if rounds > 1 { t.of_second + t.of_next * (rounds - 2) } else { 0 };
+    let (work, reading) = (rounds * unit, cache_bytes(s) / MEMORY_RATE);
+    t.of_launch + following + work.max(reading) + work.min(reading) / 4 // they hide most of each other
+}
+
+/// How many CTAs work on a unit together: what takes least time, and of equals as many as leave few idle. Each warp has two tiles at least.
+fn team_of(s: &Shape, rows: u32, units: u32, per_unit: u32, sms: u32) -> u32 {
+    let most = (per_unit / (2 * WARPS)).max(1).min(sms);
+    // One round of as many as there is room for, or fewer in more rounds.
+    let one_round = most.min(sms / units).max(1);
+    let order = |team: &u32| {
+        let ctas = *team * units.min(sms / *team);
+        (team_ns(s, rows, units, per_unit, *team, sms), std::cmp::Reverse(ctas), *team)
+    };
+    (1..=most.min(16)).chain([one_round]).min_by_key(order).unwrap_or(1)
+}
+
+/// At most `rows` packed rows to a unit, 8, 16 or, up to D 128, 32.
+fn choose_of(s: &Shape, rows: u32, sms: u32) -> Choice {
+    let d = s.head_dim;
+    let ((keys, stages), warps) = (tile(d), WARPS);
+    let row_tiles = s.rows().div_ceil(rows);
+    let (per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv * row_tiles);
+    let team = team_of(s, rows, units, per_unit, sms);
+    let ctas = team * units.min(sms / team);
+    // One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
+    let ring = d == 256 && units <= sms / team;
+    let stages = match rows {
+        32 => 2,
+        _ if ring => 3,
+        _ => stages,
+    };
+    let mut defines = vec![
+        ("WS_D", d),
+        ("WS_KEYS", keys),
+        ("WS_WARPS", warps),
+        ("WS_STAGES", stages),
+        ("WS_ROWS", rows),
+        ("WS_CAUSAL", s.causal()),
+    ];
+    if ring {
+        defines.push(("WS_RING", 1));
+    }
+    if row_tiles > 1 {
+        defines.push(("WS_MORE", 1));
+    }
+    let exchange = if ring { 0 } else { warps * 8 * (d + 4) * 4 };
+    let barriers = if d == 256 || rows >= 16 { 16 } else { 8 }; // of a stage's tile: WS_APART
+    let tiles = warps * stages * 2 * keys * d + warps * 64 + exchange;
+    // 32 rows: a copy of the queries for each warp.
+    let queries = if rows == 32 { tiles.next_multiple_of(128) + warps * 32 * d * 2 } else { tiles };
+    let shared = queries + warps * stages * barriers + 16;
+    let mut choice = Choice::new("decode", defines, [ctas, 1, 1], warps * 32, shared);
+    choice.tiles_per_unit = per_unit;
+    choice.tiles_per_worker = team;
+    choice.total_tiles = units;
+    choice.row_tiles = if row_tiles > 1 { row_tiles } else { 0 };
+    choice.boxes = Some((8, keys));
+    if team > 1 {
+        choice.units = units * (rows / 8) * warps;
+        choice.partial_floats = u64::from(units * team) * u64::from(rows * (d + if d == 256 { 4 } else { 2 }));
+    }
+    choice
+}

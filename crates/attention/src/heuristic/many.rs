@@ -1,0 +1,318 @@
+//! Many queries over many keys: forward_f16.cu, forward_e4m3.cu and forward.cu, over V as it comes or over V^T that is made before.
+
+use super::{Choice, MEMORY_RATE, Shape, cache_bytes, sections};
+use crate::problem::Mask;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum File {
+    F16,
+    E4m3,
+    Exact,
+}
+
+/// A kernel for many queries, its consumers, and how it takes V and scales.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kernel {
+    file: File,
+    groups: u32,
+    /// V^T is made before, instead of in shared memory for each row tile.
+    made: bool,
+    /// One tile of keys to a step, as scales by block want it.
+    by_one: bool,
+}
+
+/// Bytes of V^T, scratch that a call may ask for.
+const MOST_TRANSPOSED: u64 = 1 << 28;
+
+fn may_transpose(s: &Shape) -> bool {
+    !s.packed && s.head_dim != 64 && s.batch * s.heads_kv <= 65_535 && transposed_bytes(s) <= MOST_TRANSPOSED
+}
+
+/// The launch of transpose.cu that makes V^T, (batch, heads_kv, head_dim, keys in whole tiles of 128).
+pub fn transposition(s: &Shape) -> Choice {
+    let grid = [s.seqlen_k.div_ceil(128), s.heads_kv * s.batch, 1];
+    Choice::new("transpose", vec![("WS_D", s.head_dim)], grid, 2 * s.head_dim, 0)
+}
+
+/// Of that V^T.
+fn transposed_bytes(s: &Shape) -> u64 {
+    u64::from(s.batch * s.heads_kv) * u64::from(s.head_dim) * 128 * u64::from(s.seqlen_k.div_ceil(128))
+}
+
+/// All that can run it.
+fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
+    let causal = s.mask == Mask::Causal;
+    let one = s.packed || !s.plain;
+    let exact_one = !s.packed && !s.plain;
+    let of = |file, groups, made, by_one| Kernel { file, groups, made, by_one };
+    let mut found = Vec::new();
+    match (s.head_dim, s.lse) {
+        (64, lse) if lse || exact_one => {
+            let groups: &[u32] = if causal { &[2, 3, 4] } else { &[3, 4] };
+            found.extend(groups.iter().map(|n| of(File::Exact, *n, false, exact_one)));
+        }
+        (64, _) => found.extend([2, 4].map(|n| of(File::F16, n, false, false))),
+        (128, false) => {
+            let steps: &[bool] = if one { &[true] } else { &[false, true] };
+            for by_one in steps {
+                for made in [false, true] {
+                    for groups in [2, 3] {
+                        // By one tile where scales would allow two: where steps of two are half empty.
+                        let odd = *by_one && !one;
+                        let fits = !odd || groups == 2 && !made && !drawn(s, 2, sms);
+                        // Over V^T without the mask three consumers are slower.
+                        if fits && (*by_one || groups == 2 || !made || causal) {
+                            found.push(of(File::E4m3, groups, made, *by_one));
+                        }
+                    }
+                }
+            }
+            if !one {
+                found.push(of(File::Exact, 3, false, false));
+            }
+        }
+        (d, lse) => {
+            let groups = if d == 128 { 3 } else { 2 };
+            found.extend([false, true].map(|made| of(File::Exact, groups, made, exact_one && d == 256)));
+            if d == 256 && !one && !lse {
+                found.push(of(File::E4m3, 2, true, false));
+            }
+        }
+    }
+    found.retain(|k| !k.made || may_transpose(s));
+    found
+}
+
+/// Cycles of a tile of keys, and of a row tile's start and end: without the mask and behind it.
+fn cycles(s: &Shape, k: Kernel) -> (u64, u64) {
+    let v_t = k.made || s.packed && s.head_dim != 64;
+    let [full, causal] = match (k.file, s.head_dim, k.groups, v_t, k.by_one) {
+        (File::F16, _, 2, ..) => [(1155, 1930), (1200, 2085)],
+        (File::F16, ..) => [(1840, 2760), (1915, 2730)],
+        (File::E4m3, 128, 2, false, false) => [(1600, 3130), (1580, 3815)],
+        (File::E4m3, 128, _, false, false) => [(2190, 4070), (2195, 4280)],
+        (File::E4m3, 128, 2, false, true) => [(2030, 2425), (1990, 3030)],
+        (File::E4m3, 128, _, false, true) => [(2800, 3085), (2750, 3335)],
+        (File::E4m3, 128, 2, true, false) => [(1415, 3215), (1475, 3690)],
+        (File::E4m3, 128, _, true, false) => [(2005, 4290), (2005, 4290)],
+        (File::E4m3, 128, 2, true, true) => [(2080, 2725), (1965, 3480)],
+        (File::E4m3, 128, _, true, true) => [(2665, 3550), (2580, 4030)],
+        (File::E4m3, ..) => [(2520, 5945), (2485, 5890)],
+        (File::Exact, 64, 2, _, false) => [(1970, 2205), (1970, 2205)],
+        (File::Exact, 64, 3, _, false) => [(2145, 2925), (2330, 2765)],
+        (File::Exact, 64, _, _, false) => [(2860, 4060), (2755, 3505)],
+        (File::Exact, 64, 2, _, true) => [(2630, 1420), (2630, 1420)],
+        (File::Exact, 64, 3, _, true) => [(2880, 1430), (2990, 2115)],
+        (File::Exact, 64, _, _, true) => [(3400, 3065), (3350, 3180)],
+        (File::Exact, 128, _, false, _) => [(2745, 3315), (2770, 3535)],
+        (File::Exact, 128, _, true, _) => [(2545, 4590), (2630, 3725)],
+        (File::Exact, _, _, false, false) => [(3010, 4850), (3040, 4880)],
+        (File::Exact, _, _, true, false) => [(2800, 5040), (2825, 5120)],
+        (File::Exact, _, _, false, true) => [(4580, 2900), (5310, 2860)],
+        (File::Exact, _, _, true, true) => [(4090, 5305), (4780, 4890)],
+    };
+    if s.mask == Mask::Causal { causal } else { full }
+}
+
+/// About how long one of them takes, in nanoseconds at 1.75 GHz: 5 to 11% off (root of the mean square; H100, 2026-11-26).
+fn ns(s: &Shape, k: Kernel, sms: u32) -> u64 {
+    let (of_keys, of_rows) = cycles(s, k);
+    let (tiles, row_tiles) = busiest(s, k.groups, sms);
+    let by_two = s.mask == Mask::Full && k.file == File::E4m3 && !k.by_one;
+    let tiles = if by_two { row_tiles * 2 * u64::from(s.seqlen_k.div_ceil(256)) } else { tiles };
+    // For each megabyte.
+    let rate = match (s.head_dim, s.mask) {
+        (128, Mask::Full) => 400,
+        (128, Mask::Causal) => 510,
+        (_, Mask::Full) => 560,
+        (_, Mask::Causal) => 700,
+    };
+    let making = if k.made { 1200 + transposed_bytes(s) * rate / 1_000_000 } else { 0 };
+    2000 + making + (of_keys * tiles * 4 / 7).max(cache_bytes(s) / MEMORY_RATE) + of_rows * row_tiles * 4 / 7
+}
+
+fn choice(s: &Shape, k: Kernel, sms: u32) -> Choice {
+    match k.file {
+        File::F16 => forward_f16(s, k.groups, sms),
+        File::E4m3 => forward_e4m3(s, k, sms),
+        File::Exact => forward(s, k, sms),
+    }
+}
+
+/// The fastest, with its time.
+pub(super) fn choose(s: &Shape, sms: u32) -> (u64, Choice) {
+    let timed = kernels(s, sms).into_iter().map(|k| (ns(s, k, sms), k));
+    let exact = Kernel { file: File::Exact, groups: 3, made: false, by_one: false };
+    let (ns, kernel) = timed.min_by_key(|(ns, _)| *ns).unwrap_or((u64::MAX, exact));
+    (ns, choice(s, kernel, sms))
+}
+
+/// All of them.
+pub(super) fn candidates(s: &Shape, sms: u32) -> Vec<Choice> {
+    if s.rows() <= 16 && !s.packed {
+        return Vec::new();
+    }
+    kernels(s, sms).into_iter().map(|k| choice(s, k, sms)).collect()
+}
+
+/// Mirrors the shared-memory map of forward.cu: slots of Q, of K, of V and of V^T, barriers, and scales of tiles.
+fn forward_shared(s: &Shape, groups: u32, plain: bool, v_t: bool) -> u32 {
+    let (q, k, transposed) = match (s.head_dim, v_t) {
+        (256, true) if s.mask == Mask::Causal || s.wide => (1, 4, 2),
+        (256, true) => (2, 3, 2),
+        (256, false) => (1, 2, 2),
+        _ => (2, 4, 4),
+    };
+    let others = k + transposed + if v_t { 0 } else { 2 };
+    let scales = if plain && !v_t { 0 } else { 64 };
+    q * 64 * groups * s.head_dim + others * 128 * s.head_dim + 256 + scales
+}
+
+/// With room for V^T, where it is made before.
+fn with_scratch(s: &Shape, made: bool, choice: Choice) -> Choice {
+    match made {
+        true => Choice { transposes: true, partial_floats: transposed_bytes(s) / 4, ..choice },
+        false => choice,
+    }
+}
+
+/// Row tiles of so many consumers, of all heads.
+fn row_tiles(s: &Shape, groups: u32) -> u32 {
+    s.seqlen_q.div_ceil(64 * groups) * s.heads_kv * s.group * s.batch
+}
+
+/// What the kernels for many queries are told of their tensors. `plain`: scales of whole heads; where V is packed its own layout says so already.
+fn layouts(s: &Shape, plain: bool, made: bool) -> impl Iterator<Item = (&'static str, u32)> {
+    let values = if s.packed || made { Some(("WS_PACKED", 1)) } else { (!plain).then_some(("WS_BLOCKS", 1)) };
+    let same = (made && plain).then_some(("WS_BLOCKS", 0));
+    [values, same, s.wide.then_some(("WS_WIDEQ", 1))].into_iter().flatten()
+}
+
+/// forward.cu, which takes everything.
+fn forward(s: &Shape, kernel: Kernel, sms: u32) -> Choice {
+    let Kernel { groups, made, .. } = kernel;
+    let (full, v_t) = (s.mask == Mask::Full, s.packed || made);
+    // Of few keys the largest weighs much, and is exact where it is the reference: one more tile's maxima are looked at. So where the first tile, the
+    // one in which keys end, has few (then up to 1.34 times as fast).
+    let few = full && (s.seqlen_k <= 2048 || !s.seqlen_k.is_multiple_of(128));
+    // Scales by block take any layout of them, and at D 128 without a mask their code is 3% faster over few keys, 1% slower over 16,384.
+    let plain = s.plain && !(s.head_dim == 128 && few);
+    let serial = s.head_dim == 64 && groups == 4; // their registers do not hold all scores of a tile
+    let mut defines =
+        vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal()), ("WS_KEEP", 0), ("WS_POLY", 0)];
+    // Consumers in turns: 2 to 8% faster causal and at D 256 (where V^T comes causal only), 1 to 2% slower elsewhere.
+    if !full && !serial || s.head_dim == 256 && !v_t {
+        defines.push(("WS_TURNS", 1));
+    }
+    // Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. V^T leaves room for twice.
+    if s.head_dim == 256 || s.head_dim == 128 && full && (!v_t || few) {
+        defines.push(("WS_WIDE", 1));
+    }
+    if serial {
+        defines.push(("WS_SERIAL", 1));
+    }
+    if few {
+        defines.push(("WS_LOOKS", 2));
+    }
+    defines.extend(layouts(s, plain, made));
+    let ctas = row_tiles(s, groups).min(sms);
+    let shared = forward_shared(s, groups, plain, v_t);
+    let mut choice = Choice::new("forward", defines, [ctas, 1, 1], (groups + 1) * 128, shared);
+    choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
+    choice.section = sections::section(s, groups, false, sms);
+    choice.boxes = Some((64, 128));
+    with_scratch(s, made, choice)
+}
+
+/// Mirrors the shared-memory map of forward_f16.cu: slots of Q, of K, of V and of V in f16 (packed: with ones behind), barriers, scales, what
+/// consumers are told of two row tiles; and, aligned, the ones.
+fn forward_f16_shared(groups: u32, packed: bool) -> u32 {
+    let fixed = 2 * 64 * groups * 64 + (4 + 2) * 128 * 64 + 256 + 2 * 32;
+    match packed {
+        true => fixed + 4 * 2 * (128 * 64 + 1024) + 64,
+        false => (fixed + 4 * 2 * 128 * 64).next_multiple_of(1024) + 2048,
+    }
+}
+
+/// (tiles of keys, row tiles) of the SM that has most to do with so many consumers.
+fn busiest(s: &Shape, groups: u32, sms: u32) -> (u64, u64) {
+    let heads = s.heads_kv * s.group * s.batch;
+    let of_rows = row_tiles(s, groups).div_ceil(sms);
+    let of_keys = match s.mask {
+        Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * u64::from(of_rows),
+        Mask::Causal => {
+            let lengths = sections::lengths(s, groups);
+            if of_rows > 16 || drawn(s, groups, sms) {
+                // Shared out evenly, but none is divided.
+                lengths
+                    .first()
+                    .copied()
+                    .unwrap_or(0)
+                    .max((lengths.iter().sum::<u64>() * u64::from(heads)).div_ceil(u64::from(sms)))
+            } else {
+                sections::shared_out(&lengths, heads, sections::section(s, groups, false, sms), sms, 1, 0)
+            }
+        }
+    };
+    (of_keys, u64::from(of_rows))
+}
+
+/// At D 64, with scales of a whole head or packed values, and no log-sum-exp: its weights are linear between powers of two, which outputs hardly see,
+/// and log-sum-exps would (3%).
+fn forward_f16(s: &Shape, groups: u32, sms: u32) -> Choice {
+    let mut defines = vec![("WS_D", 64), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
+    defines.extend(layouts(s, true, false));
+    let ctas = row_tiles(s, groups).min(sms);
+    let mut choice =
+        Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups, s.packed));
+    choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
+    choice.section = sections::section(s, groups, drawn(s, groups, sms), sms);
+    choice.boxes = Some((64, 128));
+    perhaps_drawn(s, groups, sms, choice)
+}
+
+/// Whether row tiles are drawn from a counter: where they are causal and of three rounds and more, by those kernels that stay fast so (D 256 gains nothing, and
+/// three consumers at D 128 are serialised).
+fn drawn(s: &Shape, groups: u32, sms: u32) -> bool {
+    let takes = s.head_dim == 64 || s.head_dim == 128 && groups == 2;
+    s.mask == Mask::Causal && s.plain && !s.packed && takes && row_tiles(s, groups) > 3 * sms
+}
+
+fn perhaps_drawn(s: &Shape, groups: u32, sms: u32, mut choice: Choice) -> Choice {
+    if drawn(s, groups, sms) {
+        choice.instance.defines.push(("WS_DRAWN", 1));
+        choice.units = 1;
+    }
+    choice
+}
+
+/// Mirrors the shared-memory map of forward_e4m3.cu: slots of Q, of K, of V and of V^T (with ones behind), barriers, scales of tiles, and
+/// what consumers are told of row tiles.
+fn forward_e4m3_shared(s: &Shape, groups: u32, plain: bool, v_t: bool) -> u32 {
+    let (k, vt) = if s.head_dim == 256 { (3, 2) } else { (4, 4) };
+    let tile = 128 * s.head_dim;
+    let tiles = (k + if v_t { 0 } else { 2 }) * tile + vt * (tile + 1024);
+    let scales = if plain && !s.packed { 0 } else { 64 };
+    2 * 64 * groups * s.head_dim + tiles + 256 + scales + 2 * 32
+}
+
+/// At D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp.
+fn forward_e4m3(s: &Shape, kernel: Kernel, sms: u32) -> Choice {
+    let Kernel { groups, made, .. } = kernel;
+    // Scales of whole heads, and so two tiles of keys at a time; else they may differ between blocks, and tiles come one by one.
+    let plain = !kernel.by_one;
+    let mut defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
+    defines.extend(layouts(s, plain, made));
+    let ctas = row_tiles(s, groups).min(sms);
+    let mut choice = Choice::new(
+        "forward_e4m3",
+        defines,
+        [ctas, 1, 1],
+        (groups + 1) * 128,
+        forward_e4m3_shared(s, groups, plain, s.packed || made),
+    );
+    choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
+    choice.section = sections::section(s, groups, drawn(s, groups, sms), sms);
+    choice.boxes = Some((64, 128));
+    perhaps_drawn(s, groups, sms, with_scratch(s, made, choice))
+}
