@@ -150,7 +150,7 @@ def decode_team(s, of_rows, units, per_unit, warps, sms):
 # By head dimension and rows of a unit, nanoseconds: of a launch; of a tile of each warp, and of what a team adds, and for each CTA of one; of a CTA's second unit beside these, and of each that follows.
 DECODE_NS = {(64, 8): (2600, 1000, 1600, 90, 1000, 470), (64, 16): (3210, 1620, 2000, 100, 1690, 1630), (64, 32): (3980, 2470, 3230, 120, 3890, 3350), (128, 8): (3180, 840, 1350, 50, 1880, 1330), (128, 16): (3950, 1260, 2750, 40, 3090, 2700),
              (128, 32): (5990, 2030, 4350, 0, 8260, 4830), (256, 8): (3200, 940, 2500, 60, 3170, 1350), (256, 16): (5270, 1320, 3370, 90, 5410, 4160)}
-DECODE_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an H100's memory
+MEMORY_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an H100's memory
 
 
 def decode_team_ns(s, of_rows, units, per_unit, warps, team, sms):
@@ -159,7 +159,7 @@ def decode_team_ns(s, of_rows, units, per_unit, warps, team, sms):
     rounds = ceil_div(units, max(1, min(units, sms // team)))
     unit = ceil_div(ceil_div(per_unit, team), warps) * of_tile + (of_team + of_member * team if team > 1 else 0)
     following = of_second + of_next * (rounds - 2) if rounds > 1 else 0
-    work, reading = rounds * unit, 2 * s.B * s.Hkv * s.Sk * s.D // DECODE_RATE
+    work, reading = rounds * unit, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
     return of_launch + following + max(work, reading) + min(work, reading) // 4   # they hide most of each other
 
 
@@ -312,11 +312,6 @@ def busiest(s, wgs, sms=SMS):
     return shared_out(lengths, heads, _section(s, wgs, False, sms), sms), row_tiles
 
 
-def takes_forward_f16(s):
-    """Whether forward_f16.cu runs it: its weights are linear between powers of two, which outputs hardly see, and log-sum-exps would (3%)."""
-    return s.D == 64 and (s.plain or s.packed) and not s.lse
-
-
 def drawn(s, wgs, sms=SMS):
     """Whether row tiles are drawn from a counter: causal ones of three rounds and more, by those kernels that stay fast so (D 256 gains nothing; three consumers at D 128 are serialised)."""
     return s.causal and s.plain and not s.packed and (s.D == 64 or s.D == 128 and wgs == 2) and ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B > 3 * sms
@@ -327,7 +322,7 @@ def _with_counter(c):
 
 
 def choose_forward_f16(s, wgs=2, sms=SMS, trace=0):
-    """Many queries over many keys at D 64, with scales of a whole head or packed values, and no log-sum-exp."""
+    """Many queries over many keys at D 64, with scales of a whole head or packed values. Its weights are linear between powers of two, which outputs hardly see, and log-sum-exps would (3%): it makes none."""
     defines = dict(WS_D=64, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     defines.update(_layouts(s, True))
     if trace:
@@ -365,7 +360,6 @@ FEW = {64: {2: (1170, 74, 2650, 4385, 1170, 2655, 102), 4: (1790, 53, 4635, 5160
 FEW_EXACT = {64: {2: (1715, 81, 2620, 5185, 1715, 3075, 113), 3: (2065, 70, 4050, 5560, 2030, 4525, 113)}, 128: {2: (2035, 83, 4175, 6080, 2115, 4055, 106)}, 256: {1: (2135, 100, 5280, 7620, 2295, 5690, 107), 2: (2940, 74, 6650, 8690, 3265, 7495, 103)}}
 FEW_BLOCKS = {64: {2: (2750, 74, 1780, 5120, 2540, 2060, 112), 3: (2870, 71, 3425, 5260, 2820, 3010, 115)}, 128: {2: (2150, 68, 3395, 5700, 2130, 3685, 99)}, 256: {1: (2490, 100, 3875, 7460, 2510, 4645, 104), 2: (3580, 73, 5775, 8250, 3625, 7300, 98)}}
 FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
-FEW_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an H100's memory
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
 
@@ -431,7 +425,7 @@ def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
         of_keys = of_keys * alone // 100
     step = 2 if file == "forward_e4m3" and s.plain and s.D == 128 and not s.causal else 1
     keys = few_busiest(s, wgs, ways, sms, step, drawn) * of_keys * (masked if s.causal else 100) // 175
-    reading = 2 * s.B * s.Hkv * s.Sk * s.D // FEW_RATE
+    reading = 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
     return 2000 + max(keys, reading) + min(keys, reading) // 8 + rounds * (of_rows + adding * of_adding) * 4 // 7
 
 
@@ -579,7 +573,7 @@ def many_ns(s, file, wgs, made, by_one, sms=SMS):
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)
     making = 1200 + transposed_bytes(s) * MADE[s.D, s.causal] // 1000000 if made else 0
-    return 2000 + making + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // FEW_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
+    return 2000 + making + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
 
 
 def choose_many(s, sms=SMS):
