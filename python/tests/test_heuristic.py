@@ -451,7 +451,7 @@ class Choice(unittest.TestCase):
 
     def test_every_launch_is_possible(self):
         for D in (64, 128, 256):
-            for B, Hq, Hkv in ((1, 1, 1), (3, 8, 2), (64, 32, 8)):
+            for B, Hq, Hkv in ((1, 1, 1), (3, 8, 2), (64, 32, 8), (70_000, 1, 1)):
                 for Sq in (1, 3, 65, 512, 5000):
                     for Sk in (1, 77, 512, 4096, 100000):
                         for plain, lse in ((True, False), (True, True), (False, False), (False, True)):
@@ -460,7 +460,8 @@ class Choice(unittest.TestCase):
                                 self.assertLessEqual(c.shared_bytes, 232448)
                                 self.assertTrue(0 < c.block <= 1024 and all(0 < g < 2**31 for g in c.grid))
                                 self.assertLess(max(c.grid[1:]), 65536)
-                                if c.file == "decode":   # whole teams, and no more of them than units
+                                if c.file == "decode":   # whole teams, and no more of them than units; counters of a stream's slot
+                                    self.assertLessEqual(c.units, 16384)
                                     self.assertEqual(c.grid[0] % c.tiles_per_worker, 0)
                                     self.assertTrue(c.grid[0] // c.tiles_per_worker <= c.total_tiles and c.grid[0] <= h.SMS)
                                 elif c.total_tiles:

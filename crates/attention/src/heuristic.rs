@@ -178,9 +178,14 @@ pub(crate) fn candidates(s: &Shape, sms: u32) -> Vec<Choice> {
     found
 }
 
+/// Whether a grid may have sequences and heads of K and V as its third and second dimensions.
+fn grid_fits(s: &Shape) -> bool {
+    s.batch.max(s.heads_kv) <= 65_535
+}
+
 /// Whether split.cu may run it: scales by block, which tiny.cu does not take, over few keys.
 fn splits(s: &Shape) -> bool {
-    !s.plain && s.seqlen_k <= 1024
+    !s.plain && s.seqlen_k <= 1024 && grid_fits(s)
 }
 
 /// Bytes of K and V.

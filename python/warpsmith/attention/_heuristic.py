@@ -57,6 +57,11 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
+def grid_fits(s):
+    """Whether a grid may have sequences and heads of K and V as its third and second dimensions."""
+    return max(s.B, s.Hkv) <= 65535
+
+
 def _split(D, keys, wgs, stages, causal, poly):
     return tuple(dict(WS_D=D, WS_KEYS=keys, WS_WGS=wgs, WS_STAGES=stages, WS_CAUSAL=int(causal), WS_POLY=poly).items())
 
@@ -83,7 +88,7 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace
     keys = keys or (64 if s.D == 256 else 256 if s.D <= 128 and count(128) > sms else 128)
     ctas = ctas or min((n for n in (1, 2, 4, 8) if n * keys >= s.Sk), default=8)
     wgs = wgs or (2 if keys == 256 and count(256) > sms else 1)
-    if s.Sk > keys * ctas or s.D // 16 % ctas:
+    if s.Sk > keys * ctas or s.D // 16 % ctas or not grid_fits(s):
         return None
     blocks = blocks or max(1, (2 if keys == 256 or s.D == 256 else 4 if s.D == 64 else 3) // wgs)   # CTAs on an SM: registers left for the next launch, too
     poly = poly or (2 if s.D == 128 and keys == 256 else 3)   # of eight exponentials
@@ -144,6 +149,8 @@ def decode_team(s, of_rows, units, per_unit, warps, sms):
     most = min(max(1, per_unit // (2 * warps)), sms)
     # One round of as many as there is room for, or fewer in more rounds.
     teams = sorted({*range(1, min(most, 16) + 1), max(1, min(most, sms // units))})
+    # Many units are even enough without: their counters fit a stream's slot, and parts stay few.
+    teams = [team for team in teams if team == 1 or units * team * (of_rows // 8) <= 15 * sms]
     return min(teams, key=lambda team: (decode_team_ns(s, of_rows, units, per_unit, warps, team, sms), -team * min(units, sms // team), team))
 
 
@@ -601,7 +608,7 @@ def choose(s, sms=SMS, few=True):
     found = [(tiny_ns(s, c, sms), c) for c in tiny_choices(s, sms)] if s.plain else []
     if rows <= 256:
         found.append(choose_more(s, sms))
-    if not s.plain and s.Sk <= 1024:
+    if not s.plain and s.Sk <= 1024 and grid_fits(s):
         split = choose_split(s)
         found.append((split_ns(s, split, sms) * 110 // 100, split))
     if few and takes_few(s, sms):

@@ -8,7 +8,7 @@ import threading
 
 import torch
 
-_UNITS, _SLOTS, _CAPTURED = 16384, 64, 1 << 22   # counters of a slot, slots for streams, counters for graphs (16 MB; a decode takes at most 1,904)
+_UNITS, _SLOTS, _CAPTURED = 16384, 64, 1 << 22   # counters of a slot, slots for streams, counters for graphs (16 MB; a decode takes at most 15,840)
 _pools = {}
 _lock = threading.Lock()
 

@@ -89,7 +89,9 @@ fn team_of(s: &Shape, rows: u32, units: u32, per_unit: u32, sms: u32) -> u32 {
         let ctas = *team * units.min(sms / *team);
         (team_ns(s, rows, units, per_unit, *team, sms), std::cmp::Reverse(ctas), *team)
     };
-    (1..=most.min(16)).chain([one_round]).min_by_key(order).unwrap_or(1)
+    // Many units are even enough without: their counters fit a stream's slot in Python, and parts stay few.
+    let fits = |team: &u32| *team == 1 || u64::from(units) * u64::from(*team * (rows / 8)) <= 15 * u64::from(sms);
+    (1..=most.min(16)).chain([one_round]).filter(fits).min_by_key(order).unwrap_or(1)
 }
 
 /// At most `rows` packed rows to a unit, 8, 16 or, up to D 128, 32.

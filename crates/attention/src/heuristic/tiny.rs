@@ -1,6 +1,6 @@
 //! tiny.cu: one tile of keys for each CTA of a cluster, for launches that are bound by latencies.
 
-use super::{Choice, MAX_SHARED, Shape};
+use super::{Choice, MAX_SHARED, Shape, grid_fits};
 use crate::problem::Mask;
 
 /// By keys and consumers of a CTA: what launches take, in nanoseconds, 6 to 10% off (root of the mean square; H100, 2026-11-26).
@@ -142,7 +142,7 @@ pub(super) fn ns(s: &Shape, c: &Choice, sms: u32) -> u64 {
 fn choose(s: &Shape, keys: u32, groups: u32) -> Option<Choice> {
     let d = s.head_dim;
     let ctas = [1, 2, 4, 8].into_iter().find(|n| n * keys >= s.seqlen_k).unwrap_or(8);
-    if s.seqlen_k > keys * ctas || !(d / 16).is_multiple_of(ctas) {
+    if s.seqlen_k > keys * ctas || !(d / 16).is_multiple_of(ctas) || !grid_fits(s) {
         return None;
     }
     // CTAs on an SM: registers left for the next launch, too.
