@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The library's choice beside every kernel, number of consumers and layout of V that can run a call: where it is not the fastest.
 
-    choices.py [--models] [--only qwen,prompt] [--kind plain|lse|blocks] [--seconds 60] [--seed 1] [--rounds 5] [--out FILE]
+    choices.py [--models] [--only qwen,prompt] [--kind plain|lse|blocks|fast|fast-blocks] [--seconds 60] [--seed 1] [--rounds 5] [--out FILE]
     choices.py --report FILE [--least 1.04]   # of a file: calls whose choice took so many times as long as the fastest, and by whom; wants no GPU
     choices.py --fit FILE             # how far off the times of _heuristic.py are, table by table, and what fits a journal of benches/results best: wants numpy and scipy, no GPU
 
@@ -76,6 +76,8 @@ def candidates(h, s):
         for file, wgs, made, by_one in h.many_kernels(s):
             c = h.choose_forward_f16(s, wgs) if file == "forward_f16" else h.choose_forward_e4m3(s, wgs, made, by_one=by_one) if file == "forward_e4m3" else h.choose_forward(s, wgs, made)
             add(f"{file} {wgs}{' V^T' if made else ''}{' by one' if by_one else ''}", c)
+    if s.fast:
+        add("by default", h.choose(dataclasses.replace(s, fast=False)))
     return found
 
 
@@ -96,11 +98,11 @@ def run(of_models, only, kind, seconds, seed, rounds, out):
         if time.time() - begin > seconds:
             break
         B, Hq, Hkv, Sq, Sk, D, causal = shape
-        s = h.Shape(*shape, plain=kind != "blocks", lse=lse)
+        s = h.Shape(*shape, plain=not kind.endswith("blocks"), lse=lse, fast=kind.startswith("fast"))
         found = {n: c for n, c in candidates(h, s).items() if there(kernels, c)}
         sets = []
         for _ in range(2):
-            x = [few_times.quantised(torch, h, torch.randn(B, heads, n, D, device="cuda"), kind == "blocks") for heads, n in ((Hq, Sq), (Hkv, Sk), (Hkv, Sk))]
+            x = [few_times.quantised(torch, h, torch.randn(B, heads, n, D, device="cuda"), kind.endswith("blocks")) for heads, n in ((Hq, Sq), (Hkv, Sk), (Hkv, Sk))]
             sets.append(([t for t, _ in x], [f for _, f in x]))
         call = lambda c: [lambda t=t, f=f: sdpa_fp8(*t, *f, causal=causal, return_lse=lse, _choice=lambda _: c) for t, f in sets]
         first = lambda x: (x[0] if lse else x).float()
@@ -151,7 +153,7 @@ def of_journal(h, path):
         names.append((file, {k.upper(): int(v) for k, v in re.findall(r"_([a-z]+)(\d+)", name[len(file):])}))
     for shape, causal, kind, times in data["every"] + data["pairs"]:
         B, heads, Sq, Sk, D = shape.split("x")
-        s = h.Shape(int(B), *map(int, heads.split("-")), int(Sq), int(Sk), int(D), bool(causal), plain=kind != "blocks", lse=kind == "lse")
+        s = h.Shape(int(B), *map(int, heads.split("-")), int(Sq), int(Sk), int(D), bool(causal), plain=not kind.endswith("blocks"), lse=kind == "lse", fast=kind.startswith("fast"))
         for i, ways, us in times:
             yield s, *names[i], ways, us
 
@@ -169,6 +171,8 @@ def time_of(h, s, file, defines, ways):
         return table, (s.D, defines["WGS"]), lambda: h.few_ns(s, defines["WGS"], ways, h.SMS, (file, getattr(h, table)))
     made = "PACKED" in defines
     by_one = file == "forward_e4m3" and bool(defines.get("BLOCKS", made)) or file == "forward" and s.D != 128 and not s.plain
+    if s.fast:   # others are as they are without
+        return ("MANY_FAST", (s.D, defines["WGS"], made, by_one, s.causal), lambda: h.many_ns(s, file, defines["WGS"], made, by_one)) if "FAST" in defines else None
     if file == "split" or (file, s.D, defines["WGS"], made, by_one) not in h.MANY:
         return None
     return "MANY", (file, s.D, defines["WGS"], made, by_one, s.causal), lambda: h.many_ns(s, file, defines["WGS"], made, by_one)
@@ -189,7 +193,7 @@ def fit(path):
         """A table's entry as numbers one behind another; new: put in its place."""
         at = getattr(h, table)
         at, key = (at[key[0]], key[1]) if table.startswith("FEW") else (at, key)
-        if table == "MANY":
+        if table.startswith("MANY"):
             both, causal = list(at[key[:-1]]), key[-1]
             if new is not None:
                 both[causal] = tuple(new)
@@ -221,7 +225,7 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="calls of --models whose names hold one of these")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=("plain", "lse", "blocks"), default="plain")
+    parser.add_argument("--kind", choices=("plain", "lse", "blocks", "fast", "fast-blocks"), default="plain")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--report", type=Path)
     parser.add_argument("--least", type=float, default=1.04)

@@ -26,28 +26,28 @@ def boundaries(h):
         consumers = lambda Sq: dict(h.choose_many(h.Shape(B, Hkv * g, Hkv, Sq, 3000, D, bool(causal)), sms).defines)["WS_WGS"]
         edges = [Sq for Sq in range(65, 4097) if consumers(Sq) != consumers(Sq - 1)]
         for Sq in edges[:6]:
-            found += [(D, (B, Hkv, g), (n, 3000), causal, (1, 0, lse, 0), sms) for n in (Sq - 1, Sq) for lse in (0, 1)]
+            found += [(D, (B, Hkv, g), (n, 3000), causal, (1, 0, lse, 0, 0), sms) for n in (Sq - 1, Sq) for lse in (0, 1)]
     return found
 
 
 def table():
     """The text of the whole table."""
     h = _heuristic()
-    lines = ["# batch heads_kv group seqlen_q seqlen_k head_dim causal plain packed lse wide sms | instance grid block shared tiles_per_unit tiles_per_worker total_tiles row_tiles section partial units boxes"]
+    lines = ["# batch heads_kv group seqlen_q seqlen_k head_dim causal plain packed lse wide fast sms | instance grid block shared tiles_per_unit tiles_per_worker total_tiles row_tiles section partial units boxes"]
     lengths = [(1, 8192), (1, 64), (4, 8192), (17, 3000), (100, 777), (512, 512), (256, 1000), (300, 100), (2048, 2048), (5000, 16384), (16384, 16384)]
     heads = ((1, 8, 1), (2, 2, 4), (64, 8, 4), (3, 1, 5))
-    rows = list(itertools.product((64, 128, 256), heads, lengths, (0, 1), ((1, 0, 0, 0), (1, 0, 1, 0), (0, 0, 0, 0), (1, 1, 0, 0), (1, 1, 0, 1)), (132, 114)))
+    rows = list(itertools.product((64, 128, 256), heads, lengths, (0, 1), ((1, 0, 0, 0, 0), (1, 0, 1, 0, 0), (0, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 1, 0, 1, 0), (1, 0, 0, 0, 1)), (132, 114)))
     rows = [r for r in rows if r[5] == 132 or (r[0], r[4][0]) == (128, 1) and not r[4][2]]
     rows += boundaries(h)
     # Heads in groups with queries that do not fill row tiles, whose rows are packed; one tile of keys, or three; and more CTAs of tiny.cu than pay.
-    rows += [(D, heads, n, causal, (1, 0, 0, 0), sms) for D in (64, 128, 256) for causal in (0, 1) for sms in (132, 78)
+    rows += [(D, heads, n, causal, (1, 0, 0, 0, 0), sms) for D in (64, 128, 256) for causal in (0, 1) for sms in (132, 78)
              for heads, n in (((64, 4, 16), (29, 537)), ((28, 4, 16), (277, 277)), ((32, 8, 4), (65, 1024)), ((16, 8, 8), (130, 1024)), ((3, 1, 2), (1861, 1041)), ((7, 3, 6), (700, 1900)),
                               ((21, 8, 8), (304, 304)), ((1, 16, 5), (1833, 125)), ((69, 8, 4), (128, 128)), ((6, 8, 1), (579, 384)), ((40, 2, 9), (33, 33)), ((2, 8, 8), (91, 90)), ((3, 16, 2), (116, 80)), ((8, 1, 8), (161, 128)))]
-    for D, (B, Hkv, g), (Sq, Sk), causal, (plain, packed, lse, wide), sms in rows:
-        c = h.choose(h.Shape(B, Hkv * g, Hkv, Sq, Sk, D, bool(causal), bool(plain), bool(packed), bool(lse), bool(wide)), sms)
+    for D, (B, Hkv, g), (Sq, Sk), causal, (plain, packed, lse, wide, fast), sms in rows:
+        c = h.choose(h.Shape(B, Hkv * g, Hkv, Sq, Sk, D, bool(causal), bool(plain), bool(packed), bool(lse), bool(wide), bool(fast)), sms)
         values = [c.name, "x".join(map(str, c.grid)), c.block, c.shared_bytes, c.tiles_per_unit, c.tiles_per_worker, c.total_tiles, c.row_tiles, c.section,
                   int(c.partial_floats), c.units, "x".join(map(str, c.boxes)) or "-"]
-        lines.append(" ".join(map(str, (B, Hkv, g, Sq, Sk, D, causal, plain, packed, lse, wide, sms))) + "\t" + " ".join(map(str, values)))
+        lines.append(" ".join(map(str, (B, Hkv, g, Sq, Sk, D, causal, plain, packed, lse, wide, fast, sms))) + "\t" + " ".join(map(str, values)))
     return "\n".join(lines) + "\n"
 
 

@@ -107,9 +107,9 @@ def of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, kinds, dists):
     """A case of the kernel that was chosen for outputs alone, beside the one that runs where the log-sum-exp is wanted, too."""
     what, dist = r.choice(("random", "random", "random", "rising", "ones", "nan in q", "nan in k")), r.choice(dists)
     hows = [r.choice(("plain", "bshd", "bshd", "sliced", "odd")) for _ in range(3)]
-    dtype, scale = r.choice((torch.bfloat16, torch.float16, E4)), r.choice((None, 0.05)) if what == "random" else None
+    dtype, scale, mode = r.choice((torch.bfloat16, torch.float16, E4)), r.choice((None, 0.05)) if what == "random" else None, r.choice(("default", "default", "fast"))
     out_scale = None if dtype != E4 else 0.5 if what == "ones" else 0.02
-    case = (B, Hkv, group, Sq, Sk, D, causal, what, dist, kinds, hows, dtype, scale)
+    case = (B, Hkv, group, Sq, Sk, D, causal, what, dist, kinds, hows, dtype, scale, mode)
     q, k, v = (draw(s, dist, g) for s in ((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D)))
     if dist == "wide":   # logits spread over more octaves than e4m3 has
         q = 4 * q
@@ -130,7 +130,7 @@ def of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, kinds, dists):
         h, j = r.randrange(Hkv), r.choice((Sk - 1, r.randrange(Sk), 0))
         k8.view(torch.uint8)[b, h, j, r.randrange(D)] = code
         spoilt[b, h * group:(h + 1) * group, max(0, j - (Sk - Sq)) if causal else 0:] = True
-    t, options = [layout(x, how) for x, how in zip((q8, k8, v8), hows)] + [qs, ks, vs], dict(causal=causal, softmax_scale=scale, out_dtype=dtype, out_scale=out_scale)
+    t, options = [layout(x, how) for x, how in zip((q8, k8, v8), hows)] + [qs, ks, vs], dict(causal=causal, softmax_scale=scale, out_dtype=dtype, out_scale=out_scale, mode=mode)
     calls = [lambda: w.sdpa_fp8(*t, **options), lambda: w.sdpa_fp8(*t, **options, return_lse=True)]
     first = r.randrange(2)   # a plan of the one must not serve the other
     results = {n: calls[n]() for n in (first, 1 - first)}
@@ -175,9 +175,9 @@ def packed_case(r, g):
     if "v_t" in kv._fields and kv.v_t is None:
         kv = kv._replace(v_t=transposed(kv.v).view(E4))
     k, v = (c.double() * wide_scale(s, Sk).double() + (0 if m is None else m.double()[:, :, None]) for c, s, m in ((kv.k, kv.k_scale, kv.k_mean), (kv.v, kv.v_scale, kv.v_mean)))
-    out_scale, first, want = 0.02 if dtype == E4 else None, r.random() < 0.5, oracle(q, k, v, causal, D ** -0.5)
-    results = {lse: w.sdpa_fp8_packed(q8, kv, qs, causal=causal, out_dtype=dtype, out_scale=out_scale, return_lse=lse) for lse in (first, not first)}   # may be two kernels
-    return judge(results[False], None, *want, out_scale) or judge(*results[True], *want, out_scale), (B, Hkv, group, Sq, Sk, D, causal, dist, kind, dtype, on)
+    out_scale, first, want, mode = 0.02 if dtype == E4 else None, r.random() < 0.5, oracle(q, k, v, causal, D ** -0.5), r.choice(("default", "default", "fast"))
+    results = {lse: w.sdpa_fp8_packed(q8, kv, qs, causal=causal, out_dtype=dtype, out_scale=out_scale, return_lse=lse, mode=mode) for lse in (first, not first)}   # may be two kernels
+    return judge(results[False], None, *want, out_scale) or judge(*results[True], *want, out_scale), (B, Hkv, group, Sq, Sk, D, causal, dist, kind, dtype, on, mode)
 
 
 def wide_case(r, g):
@@ -194,9 +194,9 @@ def wide_case(r, g):
     elif how == "sliced":
         q = F.pad(q, (0, 8, 0, 1))[:, :, :Sq, :D]
     k, v = (c.double() * wide_scale(s, Sk).double() + (0 if m is None else m.double()[:, :, None]) for c, s, m in ((kv.k, kv.k_scale, kv.k_mean), (kv.v, kv.v_scale, kv.v_mean)))
-    want, lse, first = oracle(codes.double(), k, v, causal, s), r.random() < 0.3, out or dtype
-    result = w.sdpa_fp8_packed(q, kv, causal=causal, softmax_scale=s, out_dtype=first, out_scale=0.02 if first == E4 else None, return_lse=lse)
-    return judge(result[0] if lse else result, None, *want, 0.02 if first == E4 else None), (B, Hkv, group, Sq, Sk, D, causal, dist, how, dtype, out, lse)
+    want, lse, first, mode = oracle(codes.double(), k, v, causal, s), r.random() < 0.3, out or dtype, r.choice(("default", "fast"))
+    result = w.sdpa_fp8_packed(q, kv, causal=causal, softmax_scale=s, out_dtype=first, out_scale=0.02 if first == E4 else None, return_lse=lse, mode=mode)
+    return judge(result[0] if lse else result, None, *want, 0.02 if first == E4 else None), (B, Hkv, group, Sq, Sk, D, causal, dist, how, dtype, out, lse, mode)
 
 
 def differs(x, centred, codes, scale, mean, kind):

@@ -1,4 +1,5 @@
 """The choice of a kernel, as rows. Needs neither torch nor a GPU."""
+import collections
 import importlib.util
 import itertools
 import json
@@ -234,25 +235,45 @@ class Choice(unittest.TestCase):
 
     def test_the_choice_is_near_the_fastest_of_what_was_measured(self):
         """By the journal: what the choice takes of the fastest of all kernels that could run a shape, and of one of two."""
-        journal = pathlib.Path(__file__).resolve().parents[2] / "benches" / "results" / "2026-11-26-h100-attention-choices.json"
-        if not journal.exists():
+        folder = pathlib.Path(__file__).resolve().parents[2] / "benches" / "results"
+        if not folder.exists():
             self.skipTest("not a checkout")
-        data = json.loads(journal.read_text())
-        for part, least in (("every", 900), ("pairs", 4500)):
-            of_kind = {"plain": [], "lse": [], "blocks": []}
+        for name, part, least in (("choices", "every", 900), ("choices", "pairs", 4500), ("fast", "every", 1300)):
+            data = json.loads((folder / f"2026-11-26-h100-attention-{name}.json").read_text())
+            of_kind = collections.defaultdict(list)
             for shape, causal, kind, times in data[part]:
                 B, heads, Sq, Sk, D = shape.split("x")
                 Hq, Hkv = heads.split("-")
-                c = h.choose(h.Shape(*map(int, (B, Hq, Hkv, Sq, Sk, D)), bool(causal), plain=kind != "blocks", lse=kind == "lse"))
+                c = h.choose(h.Shape(*map(int, (B, Hq, Hkv, Sq, Sk, D)), bool(causal), plain=not kind.endswith("blocks"), lse=kind == "lse", fast=kind.startswith("fast")))
                 found = [us for i, ways, us in times if data["kernels"][i] == c.name and ways == c.tiles_per_worker]
                 if found:   # else a kernel, or a number of ways, that nobody had timed there
                     of_kind[kind].append(found[0] / min(us for _, _, us in times))
-            self.assertGreater(sum(map(len, of_kind.values())), least, part)
+            self.assertGreater(sum(map(len, of_kind.values())), least, (name, part))
             for kind, ratios in of_kind.items():
-                with self.subTest(part=part, kind=kind):
+                with self.subTest(journal=name, part=part, kind=kind):
                     self.assertLess(math.exp(sum(map(math.log, ratios)) / len(ratios)), 1.025)
                     self.assertLess(sum(x > 1.15 for x in ratios) / len(ratios), 0.05)
                     self.assertLess(max(ratios), 1.6)
+
+    def test_fast_asks_for_linear_weights_where_that_pays(self):
+        """Of the kernels that make codes of weights those with linear ones, three consumers of them over V^T where keys are many; no others know the mode."""
+        of = lambda c: dict(c.defines)
+        for D, S, causal, plain in itertools.product((64, 128, 256), (1, 100, 1024, 4096), (False, True), (True, False)):
+            shapes = [h.Shape(4, 16, 16, S, S, D, causal, plain, lse=lse, fast=fast) for lse in (False, True) for fast in (False, True)]
+            default, fast, default_lse, fast_lse = map(h.choose, shapes)
+            with self.subTest(D=D, S=S, causal=causal, plain=plain):
+                self.assertEqual(default_lse, fast_lse)   # sums of linear weights are 2% off
+                self.assertNotIn("WS_FAST", of(default))
+                self.assertEqual("WS_FAST" in of(fast), fast.file == "forward_e4m3" and "WS_FEW" not in of(fast))
+                if "WS_FAST" not in of(fast):
+                    self.assertEqual(default, fast)
+                if D == 64 or S == 1:
+                    self.assertEqual(default, fast)
+        for causal in (False, True):
+            c = h.choose(h.Shape(1, 16, 16, 16384, 16384, 128, causal, fast=True))
+            self.assertEqual((of(c)["WS_FAST"], of(c)["WS_WGS"], c.transposes), (1, 3, True))
+        packed = [h.choose(h.Shape(4, 16, 16, 4096, 4096, 128, True, packed=True, wide=wide, fast=True)) for wide in (False, True)]
+        self.assertTrue(all(of(c)["WS_FAST"] == 1 for c in packed))
 
     def test_what_times_say(self):
         """More work takes no less time, and whatever is asked, some kernel is found."""

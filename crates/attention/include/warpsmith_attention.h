@@ -41,6 +41,7 @@ typedef struct {
     int32_t scale_strides[3][3];  /* of their f32 scales, which are finite and not negative, over (batch, head, block of 128 tokens); 0 where shared */
     uint32_t packed_values;       /* 1: v is transposed, (batch, heads_kv, head_dim, keys in whole tiles of 128), contiguous, as transpose.cuh orders it; Hopper only */
     uint32_t wide_queries;        /* 1, with packed_values: q is of 16 bits, bf16 or f16 as the output is; its strides are in elements too, and q_scale may be 0. No log-sum-exp */
+    uint32_t fast;                /* 1: outputs may be rounded more where that is faster: many queries over many keys at head dimensions 128 and 256, no log-sum-exp */
 } ws_attention_problem;
 
 /* Addresses in the device's memory; tensors on 16 bytes. */

@@ -38,6 +38,8 @@ pub struct CProblem {
     packed_values: u32,
     /// 1, with packed_values: q is of 16 bits, bf16 or f16 as the output is; its strides are in elements too, and q_scale may be 0. No log-sum-exp
     wide_queries: u32,
+    /// 1: outputs may be rounded more where that is faster: many queries over many keys at head dimensions 128 and 256, no log-sum-exp
+    fast: u32,
 }
 
 /// `ws_attention_pointers`.
@@ -110,6 +112,7 @@ impl CProblem {
             scales: self.scale_strides.map(scales),
             packed_values: self.packed_values != 0,
             wide_queries: self.wide_queries != 0,
+            fast: self.fast != 0,
         })
     }
 }
@@ -144,6 +147,7 @@ pub unsafe extern "C" fn ws_attention_dense(
         scale_strides: p.scales.map(|s| [s.batch, s.head, s.block]),
         packed_values: 0,
         wide_queries: 0,
+        fast: 0,
     };
     // SAFETY: see the module.
     unsafe { into.write(made) };

@@ -38,6 +38,8 @@ pub struct Shape {
     pub lse: bool,
     /// Queries are of the output's 16 bits: with packed values only, and without log-sum-exps.
     pub wide: bool,
+    /// Weights may be linear between powers of two.
+    pub fast: bool,
 }
 
 /// Without the log-sum-exp: launches say whether they want it, problems do not.
@@ -55,6 +57,7 @@ impl From<&Problem> for Shape {
             packed: p.packed_values,
             lse: false,
             wide: p.wide_queries,
+            fast: p.fast,
         }
     }
 }

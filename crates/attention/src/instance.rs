@@ -56,14 +56,17 @@ pub fn instances() -> Vec<Instance> {
                                 packed: false,
                                 lse: false,
                                 wide: false,
+                                fast: false,
                             };
-                            let queries = Shape { packed: true, wide: true, ..shape };
                             let all = |shape: &Shape| heuristic::candidates(shape, heuristic::SMS);
-                            wide.extend(all(&queries).into_iter().map(|choice| choice.instance));
+                            for fast in [false, true] {
+                                let queries = Shape { packed: true, wide: true, fast, ..shape };
+                                wide.extend(all(&queries).into_iter().map(|choice| choice.instance));
+                            }
                             let blocks = Shape { plain: false, ..shape };
                             for shape in [shape, blocks, Shape { packed: true, ..shape }] {
-                                for lse in [false, true] {
-                                    let shape = Shape { lse, ..shape };
+                                for (lse, fast) in [(false, false), (false, true), (true, false)] {
+                                    let shape = Shape { lse, fast, ..shape };
                                     for choice in all(&shape) {
                                         if choice.transposes {
                                             before.insert(heuristic::transposition(&shape).instance);

@@ -12,13 +12,14 @@ fn rows_of_the_table() {
     for line in table.lines().filter(|l| !l.starts_with('#')) {
         let (shape, want) = line.split_once('\t').unwrap();
         let n: Vec<u32> = shape.split(' ').map(|w| w.parse().unwrap()).collect();
-        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, packed, lse, wide, sms] = n[..]
+        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, packed, lse, wide, fast, sms] = n[..]
         else {
             panic!("{line}")
         };
         let mask = if causal == 1 { Mask::Causal } else { Mask::Full };
-        let (plain, packed, lse, wide) = (plain == 1, packed == 1, lse == 1, wide == 1);
-        let shape_of = Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse, wide };
+        let (plain, packed, lse, wide, fast) = (plain == 1, packed == 1, lse == 1, wide == 1, fast == 1);
+        let shape_of =
+            Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse, wide, fast };
         let c = choose(&shape_of, sms);
         let boxes = c.boxes.map_or("-".into(), |(q, k)| format!("{q}x{k}"));
         let [x, y, z] = c.grid;
@@ -80,6 +81,7 @@ fn the_list_of_instances_holds_what_any_shape_gets() {
             packed: pick(&[0, 0, 1]) == 1,
             lse: pick(&[0, 1]) == 1,
             wide: false,
+            fast: pick(&[0, 1]) == 1,
         };
         let wide = shape.packed && pick(&[0, 1]) == 1;
         let shape = Shape { wide, lse: shape.lse && !wide, ..shape };

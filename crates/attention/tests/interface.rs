@@ -234,6 +234,7 @@ fn a_c_compiler_takes_the_header() {
         SAME(scales, offsetof(ws_attention_problem, scale_strides) == 112);\n\
         SAME(packed, offsetof(ws_attention_problem, packed_values) == 148);\n\
         SAME(wide, offsetof(ws_attention_problem, wide_queries) == 152);\n\
+        SAME(fast, offsetof(ws_attention_problem, fast) == 156);\n\
         SAME(pointers, sizeof(ws_attention_pointers) == 88);\n\
         int look(const float *s) { return ws_attention_check_scales(s, 3); }\n\
         int use(ws_attention_problem *p) { return ws_attention_dense(1, 8, 8, 512, 512, 64, p); }\n";

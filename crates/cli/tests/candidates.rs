@@ -220,15 +220,15 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
             PLAIN,
             "groups of queries, ragged tiles",
             &["--shapes", "2x4x2x24x72x128,1x6x2x40x150x128", "--scales", "head,tensor", "--sweep"],
-            24,
+            32,
         ),
         (
             PLAIN,
             "queries that see nothing, row tiles that see nothing, consumers that see none of a row tile's keys",
             &["--shapes", "2x2x1x80x48x128,1x3x1x270x40x128,1x12x2x192x100x128", "--sweep"],
-            18,
+            24,
         ),
-        (PLAIN, "row tiles that straddle the mask's edge", &["--shapes", "1x2x1x300x700x128", "--sweep"], 6),
+        (PLAIN, "row tiles that straddle the mask's edge", &["--shapes", "1x2x1x300x700x128", "--sweep"], 8),
         (
             PLAIN,
             "a key far above all before, outliers, equal keys; rings of buffers come round",
@@ -268,7 +268,7 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
 #[test]
 fn the_kernel_over_transposed_values_is_right_on_plain_products() {
     const TRANSPOSED: &str = "gate_any_forward_e4m3_transposed_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 5] = [
+    let rows: [(&str, &str, &[&str], usize); 6] = [
         (
             TRANSPOSED,
             "groups of queries, ragged tiles, queries and row tiles that see nothing",
@@ -284,9 +284,15 @@ fn the_kernel_over_transposed_values_is_right_on_plain_products() {
         (TRANSPOSED, "few keys", &["--shapes", "1x1x1x5x7x256", "--dist", "normal,peaked", "--seeds", "0,2"], 8),
         (
             TRANSPOSED,
+            "weights linear between powers of two, at 256 dimensions too",
+            &["--shapes", "1x1x1x70x700x256,2x4x2x24x72x128", "--dist", "peaked,needles,equal", "--config", "linear"],
+            12,
+        ),
+        (
+            TRANSPOSED,
             "two and three consumers, an odd number of tiles, rows that see nothing",
             &["--shapes", "2x2x1x150x200x128,1x3x1x200x40x128,1x1x1x70x300x128", "--sweep"],
-            12,
+            18,
         ),
         (
             TRANSPOSED,

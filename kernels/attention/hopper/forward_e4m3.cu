@@ -24,6 +24,8 @@
 //            f, is a parabola within 0.0059: v = a f - b, and v v + d is of such a size that its bits, as f16 below its normal numbers, are what is to be added. So 16 bits of the
 //            exact weight's logarithm (0.13% off, RMS) and half a code's place, whose upper eight are the code: rounded once, as FA3 rounds exact weights. Five and a half
 //            instructions for two weights; the range, 15.75 octaves and what e4m3 has below, ends in a true 0.
+//   WS_FAST: codes linear between powers of two, 2^f as 1 + f: y = 1152 - 128 t is 1024 + 8 E, rounded to a whole number by the very FMA, and its lower byte is the code: two and a half instructions for two weights. 1.9% off
+//   (RMS, where rounding to e4m3 takes 2.6%): relF of normal inputs 1.03 to 1.05 of what it is otherwise. Three consumers over V^T gain most, as they wait for the other pipes else (H100, us): 1x16x16384x128 1,678 instead of 1,967, causal 857 instead of 1,017.
 //   A quarter of the weights goes to the MUFU, in f16 pairs, and is rounded to e4m3 there: it has nothing else to do, and the other pipes have too much. At D 256, of two consumers,
 //   three quarters: 473 us instead of 484 (all 475).
 //   Sums     by the product of values: eight rows of ones behind V^T. So they are those of the rounded weights.
@@ -45,7 +47,9 @@
 //   4x8x4096: 516 to 583, 301 to 332 (forward.cu 497 to 524, 290 to 298): shared memory bounds both.
 // Losers for peaked rows, H100, 2026-11-26, us (ledger-shapes.md): reference 2^8 with new ones from 2^8.06 on, and all weights by the MUFU where a row's mean is small: errors 1.05 to 1.1, but the second copy of the weights costs
 //   10% wherever nothing is peaked; asking between the maxima and the weights, or before scores are issued, 3 to 6% of four steps of keys; the row tile counted once for slot and phase: 20 descriptors become ordinary registers, 4%.
-// Losers over V^T, the same day, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
+// Losers, H100, 2026-11-26, us (ledger.md): consumers in turns, two tiles to a step, full 16x16x1024 173 instead of 168, 4x16x4096 539 instead of 532 (32x16x512 97 instead of 104); the last slice of values folded under the next scores,
+//   causal 16x16x1024 121 instead of 112, full C7517; references without branches, five slots of K, row tiles drawn one ahead alike.
+// Losers over V^T, 2026-11-23, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
 //   2033, though in 4% fewer cycles on a cool card; the first tile's values under the second's weights 526, 1932; three consumers 530, 1970; a quarter, three eighths, half of the weights
 //   on the MUFU alike or slower. D 256, 4x8x4096 (471 to 473): one tile to a step 501 to 511; Q in registers 535 to 552; one slice of values at a time 502; one slot of Q and four of K
 //   515; the first tile's values early 476 to 482. Both: clusters of two row tiles with K and V^T by multicast, 3 to 5% slower (557 instead of 536 at D 128, 523 instead of 502 with forward.cu
@@ -85,6 +89,9 @@
 #endif
 #ifndef WS_LENS
 #define WS_LENS 0   // with WS_FEW: sequences have lengths of their own, and perhaps pages; 2: or lie one behind another
+#endif
+#ifndef WS_FAST
+#define WS_FAST 0   // 1: weights linear between powers of two
 #endif
 #ifndef WS_LOOKS
 #define WS_LOOKS (!WS_CAUSAL ? 3 : p.Sk > 1024 ? 4 : 1)   // the row tile's first tiles of keys, in whole steps, whose maxima become the references: the largest weight is exact where it is one
@@ -160,6 +167,16 @@ WS_DEV u32 codes(u32 s, u32 c, u32 b, u32 one) {
 
 // Weights from scores, by the negative of c and b in pairs, as operands of the product: p[4 k .. 4 k + 3] is that over keys 32 k to 32 k + 31.
 WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u32 b1) {
+    if (WS_FAST) {
+        constexpr u32 kMinus128 = 0xD800D800u, k1152 = 0x64806480u;
+        auto code = [](u32 x, u32 c, u32 b) { return fma_f16x2(fma_sat_f16x2(x, c, b), kMinus128, k1152); };
+#pragma unroll
+        for (i32 g = 0; g < KEYS / 16; ++g) {
+            p[4 * (g / 2) + 2 * (g % 2)] = __byte_perm(code(s[4 * g], c0, b0), code(s[4 * g + 2], c0, b0), 0x6420);
+            p[4 * (g / 2) + 2 * (g % 2) + 1] = __byte_perm(code(s[4 * g + 1], c1, b1), code(s[4 * g + 3], c1, b1), 0x6420);
+        }
+        return;
+    }
     constexpr u32 kMinus16 = 0xCC00CC00u, k9 = 0x48844884u;   // log2 of a weight is 9.03125 - 16 t
     u32 one = 0x3C003C00u;
     asm("" : "+r"(one));

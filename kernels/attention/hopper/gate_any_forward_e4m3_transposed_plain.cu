@@ -7,12 +7,16 @@
 //! defines = ["D", "causal", "out"]
 //! [levers]
 //! GROUPS = [2, 3]
+//! FAST = [0, 1]
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2 }
+//! set = { GROUPS = 2, FAST = 0 }
 //! [[config]]
 //! name = "three"
-//! set = { GROUPS = 3 }
+//! set = { GROUPS = 3, FAST = 0 }
+//! [[config]]
+//! name = "linear"
+//! set = { GROUPS = 2, FAST = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
@@ -97,6 +101,7 @@
 #define WS_WGS GROUPS
 #define WS_PACKED 1
 #define WS_BLOCKS 0
+#define WS_FAST FAST
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_e4m3.cu"

@@ -11,7 +11,8 @@ SMS = 132
 @dataclass(frozen=True)
 class Shape:
     """A problem as the heuristic sees it. `plain` says that scales are per head or tensor, `packed` that V comes transposed in whole tiles, `lse` that
-    the log-sum-exp is wanted, `wide` that queries are of the output's 16 bits: with packed values only, and without log-sum-exps."""
+    the log-sum-exp is wanted, `wide` that queries are of the output's 16 bits: with packed values only, and without log-sum-exps; `fast` that weights may be
+    linear between powers of two."""
     B: int
     Hq: int
     Hkv: int
@@ -23,6 +24,7 @@ class Shape:
     packed: bool = False
     lse: bool = False
     wide: bool = False
+    fast: bool = False
 
     @property
     def group(self):
@@ -353,6 +355,8 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
     blocks = s.packed or not plain
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     defines.update(_layouts(s, plain, made))   # scales by block take any layout of them, and come one tile at a time
+    if s.fast:
+        defines["WS_FAST"] = 1
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
@@ -552,6 +556,10 @@ MANY = {("forward_f16", 64, 2, False, False): ((1155, 1930), (1200, 2085)), ("fo
         ("forward", 128, 3, False, False): ((2745, 3315), (2770, 3535)), ("forward", 128, 3, True, False): ((2545, 4590), (2630, 3725)),
         ("forward", 256, 2, False, False): ((3010, 4850), (3040, 4880)), ("forward", 256, 2, True, False): ((2800, 5040), (2825, 5120)),
         ("forward", 256, 2, False, True): ((4580, 2900), (5310, 2860)), ("forward", 256, 2, True, True): ((4090, 5305), (4780, 4890))}
+# Of forward_e4m3.cu with weights linear between powers of two, by head dimension, consumers, whether over V^T, and whether by one tile of keys.
+MANY_FAST = {(128, 2, False, False): ((1420, 2570), (1435, 3430)), (128, 3, False, False): ((1910, 3580), (1955, 4125)), (128, 2, True, False): ((1340, 2745), (1310, 3535)), (128, 3, True, False): ((1790, 3460), (1720, 4225)),
+             (128, 2, False, True): ((1795, 2390), (1785, 2655)), (128, 3, False, True): ((2375, 3490), (2340, 3575)), (128, 2, True, True): ((1740, 3530), (1740, 3525)), (128, 3, True, True): ((2225, 4480), (2200, 4500)),
+             (256, 2, True, False): ((2265, 5095), (2215, 5320))}
 MADE = {(128, False): 400, (128, True): 510, (256, False): 560, (256, True): 700}   # nanoseconds for each megabyte of V^T that is made before, by head dimension and mask
 
 
@@ -562,7 +570,7 @@ def many_kernels(s, sms=SMS):
         found = [("forward", wgs, False, one and not s.packed) for wgs in ((2, 3, 4) if s.causal else (3, 4))] if s.lse or not (s.plain or s.packed) else [("forward_f16", wgs, False, False) for wgs in (2, 4)]
     elif s.D == 128 and not s.lse:
         found = [("forward_e4m3", wgs, made, by_one) for by_one in sorted({one, True}) for made in (False, True) for wgs in (2, 3)]
-        found = [x for x in found if (one or not x[3] or x[1:3] == (2, False) and not drawn(s, 2, sms)) and (x[1:] != (3, True, False) or s.causal)]
+        found = [x for x in found if (one or not x[3] or x[1:3] == (2, False) and not drawn(s, 2, sms)) and (x[1:] != (3, True, False) or s.causal or s.fast)]
         if not one:
             found.append(("forward", 3, False, False))
     else:
@@ -575,7 +583,8 @@ def many_kernels(s, sms=SMS):
 
 def many_ns(s, file, wgs, made, by_one, sms=SMS):
     """Of one of them: 5 to 11% off (root of the mean square)."""
-    of_keys, of_rows = MANY[file, s.D, wgs, s.D > 64 and (made or s.packed), by_one][s.causal]
+    kind = s.D, wgs, s.D > 64 and (made or s.packed), by_one
+    of_keys, of_rows = (MANY_FAST[kind] if s.fast and file == "forward_e4m3" else MANY[(file, *kind)])[s.causal]
     tiles, row_tiles = busiest(s, wgs, sms)
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)

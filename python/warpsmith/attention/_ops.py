@@ -27,7 +27,7 @@ def _pair(result, return_lse):
 
 def _sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False, mode="default"):
     *tensors, softmax_scale, out_scale = _arguments.dense(q, k, v, q_scale, k_scale, v_scale, softmax_scale, out_dtype, out_scale, mode)
-    return _pair(_call.run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse), return_lse)
+    return _pair(_call.run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, fast=mode == "fast"), return_lse)
 
 
 def _fake_sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False, mode="default"):

@@ -57,7 +57,7 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
         if kv.v_mean is not None:
             tensors.append(_mean("v_mean", kv.v_mean, kv.k))
         with torch.cuda.device(q.device):
-            plan = _call.plan_for(tensors[:6], causal, scale, out_dtype, inverse, return_lse, packed=True)
+            plan = _call.plan_for(tensors[:6], causal, scale, out_dtype, inverse, return_lse, packed=True, fast=mode == "fast")
             result = plan(*tensors)
         _remember(options, tensors, plan)
         out, lse = result if return_lse else (result, None)

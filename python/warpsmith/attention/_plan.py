@@ -77,14 +77,14 @@ def fill_common(p, q, k, v, scales, group, softmax_scale, out_dtype, out_scale):
 
 class DensePlan:
     """sdpa_fp8 for one set of shapes, strides and options. `choice` replaces the heuristic's, for measurements. Packed: v is V^T as pack_kv makes
-    it, and q may be of 16 bits, without a scale."""
+    it, and q may be of 16 bits, without a scale. Fast: weights may be linear between powers of two."""
 
-    def __init__(self, q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None, packed=False):
+    def __init__(self, q, k, v, scales, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None, packed=False, fast=False):
         B, Hq, Sq, D = q.shape
         Hkv, Sk = k.shape[1], k.shape[2]
         processors = sms(q.device)
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)), packed=packed, lse=bool(return_lse),
-                                 wide=q.dtype != _arguments.E4M3)
+                                 wide=q.dtype != _arguments.E4M3, fast=fast)
         c = choice(shape) if choice else _heuristic.choose(shape, processors) if processors else portable(shape, q.device)
         self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
         self.index, self.device = q.device.index, q.device

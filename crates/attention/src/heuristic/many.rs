@@ -60,8 +60,8 @@ fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
                         // By one tile where scales would allow two: where steps of two are half empty.
                         let odd = *by_one && !one;
                         let fits = !odd || groups == 2 && !made && !drawn(s, 2, sms);
-                        // Over V^T without the mask three consumers are slower.
-                        if fits && (*by_one || groups == 2 || !made || causal) {
+                        // Over V^T without the mask three consumers are slower, but with linear weights.
+                        if fits && (*by_one || groups == 2 || !made || causal || s.fast) {
                             found.push(of(File::E4m3, groups, made, *by_one));
                         }
                     }
@@ -86,6 +86,21 @@ fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
 /// Cycles of a tile of keys, and of a row tile's start and end: without the mask and behind it.
 fn cycles(s: &Shape, k: Kernel) -> (u64, u64) {
     let v_t = k.made || s.packed && s.head_dim != 64;
+    // Linear weights.
+    if s.fast && k.file == File::E4m3 {
+        let [full, causal] = match (s.head_dim, k.groups, v_t, k.by_one) {
+            (128, 2, false, false) => [(1420, 2570), (1435, 3430)],
+            (128, _, false, false) => [(1910, 3580), (1955, 4125)],
+            (128, 2, true, false) => [(1340, 2745), (1310, 3535)],
+            (128, _, true, false) => [(1790, 3460), (1720, 4225)],
+            (128, 2, false, true) => [(1795, 2390), (1785, 2655)],
+            (128, _, false, true) => [(2375, 3490), (2340, 3575)],
+            (128, 2, true, true) => [(1740, 3530), (1740, 3525)],
+            (128, _, true, true) => [(2225, 4480), (2200, 4500)],
+            _ => [(2265, 5095), (2215, 5320)],
+        };
+        return if s.mask == Mask::Causal { causal } else { full };
+    }
     let [full, causal] = match (k.file, s.head_dim, k.groups, v_t, k.by_one) {
         (File::F16, _, 2, ..) => [(1155, 1930), (1200, 2085)],
         (File::F16, ..) => [(1840, 2760), (1915, 2730)],
@@ -303,6 +318,9 @@ fn forward_e4m3(s: &Shape, kernel: Kernel, sms: u32) -> Choice {
     let plain = !kernel.by_one;
     let mut defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
     defines.extend(layouts(s, plain, made));
+    if s.fast {
+        defines.push(("WS_FAST", 1));
+    }
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice = Choice::new(
         "forward_e4m3",
