@@ -168,6 +168,10 @@ def time_of(h, s, file, defines, ways):
         return "DECODE_NS", (s.D, defines["ROWS"]), lambda: h.decode_ns(s, c)
     if "FEW" in defines:
         table = "FEW_BLOCKS" if not s.plain else "FEW_EXACT" if file == "forward" else "FEW"
+        if "FAST" in defines:
+            table += "_FAST"
+        elif s.fast:
+            return None
         return table, (s.D, defines["WGS"]), lambda: h.few_ns(s, defines["WGS"], ways, h.SMS, (file, getattr(h, table)))
     made = "PACKED" in defines
     by_one = file == "forward_e4m3" and bool(defines.get("BLOCKS", made)) or file == "forward" and s.D != 128 and not s.plain

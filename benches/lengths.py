@@ -90,7 +90,7 @@ def varlen(fa3, args, rows):
             (qs, ks, vs), of_heads = scales(args, B, (Hq, Hkv, Hkv), (most,) * 3), scale(B, Hkv)
             for causal in (True, False):
                 ours = lambda: w.sdpa_fp8_varlen(q, k, v, qs, ks, vs, cu, cu, most, most, causal=causal, return_lse=args.lse)
-                impls = {"ours": ours, "ragged": without_few(ours)}
+                impls = {"ours": ours, "fast": lambda: w.sdpa_fp8_varlen(q, k, v, qs, ks, vs, cu, cu, most, most, causal=causal, return_lse=args.lse, mode="fast"), "ragged": without_few(ours)}
                 if fa3:
                     impls["fa3"] = lambda: fa3.flash_attn_varlen_func(q, k, v, cu, cu, most, most, causal=causal, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads)
                 c = w._heuristic.choose_varlen(w._heuristic.Shape(B, Hq, Hkv, most, most, D, causal, not args.blocks, lse=args.lse), q.shape[0], k.shape[0])
@@ -105,7 +105,7 @@ def prompt(fa3, args, rows):
         table = torch.randperm(B * pages, device=dev).to(torch.int32).view(B, pages)
         used = torch.full((B,), Sk, dtype=torch.int32, device=dev)
         ours = lambda: w.decode_fp8(q, k, v, qs, ks, vs, used, page_table=table, causal=True, return_lse=args.lse)
-        impls = {"ours": ours, "ragged": without_few(ours)}
+        impls = {"ours": ours, "fast": lambda: w.decode_fp8(q, k, v, qs, ks, vs, used, page_table=table, causal=True, return_lse=args.lse, mode="fast"), "ragged": without_few(ours)}
         if fa3:
             rows_first = q.view(torch.uint8).transpose(1, 2).contiguous().view(E4)
             impls["fa3"] = lambda: fa3.flash_attn_with_kvcache(rows_first, k, v, cache_seqlens=used, page_table=table, causal=True, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads, num_splits=0).transpose(1, 2)

@@ -33,7 +33,8 @@ def varlen_case(r, g):
     beside = lambda n: torch.full((n, Hkv * group, D), 0x7F, dtype=torch.uint8, device=dev)
     q8 = torch.cat([beside(before), q8.view(torch.uint8), beside(behind)]).view(E4)
     qs, ks, vs = (scales(p, n, m, h) for p, n, m, h in zip(parts, (nq, nk, nk), (mq, mk, mk), (Hkv * group, Hkv, Hkv)))
-    call = lambda: w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq, before), cu(nk), mq, mk, causal=causal, out_dtype=dtype, return_lse=with_lse)
+    mode = r.choice(("default", "fast"))
+    call = lambda: w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq, before), cu(nk), mq, mk, causal=causal, out_dtype=dtype, return_lse=with_lse, mode=mode)
     out, lse = call() if with_lse else (call(), None)
     why = None if torch.equal(out, (call() if with_lse else (call(),))[0]) else "the second call differs"
     for rows in (slice(0, before), slice(before + sum(nq), None)):
@@ -49,7 +50,7 @@ def varlen_case(r, g):
             elif (o != 0).any() or l is not None and not torch.isinf(l).all():
                 why = why or "a sequence without keys is not 0"
         at += nq[i]
-    return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind)
+    return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind, mode)
 
 
 def decode_case(r, g):
@@ -78,8 +79,8 @@ def decode_case(r, g):
         for b in range(B):
             kc[b, used[b]:] = 0x7F
             vc[b, used[b]:] = 0x7F
-    lens = torch.tensor(used, dtype=torch.int32, device=dev)
-    call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=with_lse)
+    lens, mode = torch.tensor(used, dtype=torch.int32, device=dev), r.choice(("default", "fast"))
+    call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=with_lse, mode=mode)
     out, lse = call() if with_lse else (call(), None)
     again = call() if with_lse else (call(), None)   # by the plan that the first one left
     why = None if torch.equal(out, again[0]) and (lse is None or torch.equal(lse, again[1])) else "the second call differs"
@@ -89,7 +90,7 @@ def decode_case(r, g):
             why = why or judge(out[b:b + 1], None if lse is None else lse[b:b + 1], *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, D ** -0.5))
         elif (out[b] != 0).any() or lse is not None and not torch.isinf(lse[b]).all():
             why = why or "a sequence without keys is not 0"
-    return why, (used, Sq, Sk, Hkv, group, D, page, causal, kind, with_lse)
+    return why, (used, Sq, Sk, Hkv, group, D, page, causal, kind, with_lse, mode)
 
 
 def repeated_lengths(D):

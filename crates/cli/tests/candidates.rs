@@ -410,9 +410,9 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
             CODES,
             "row tiles of several heads, queries that see nothing",
             &["--shapes", "2x6x2x12x500x128,1x4x2x200x90x128", "--mask", "causal", "--sweep"],
-            4,
+            6,
         ),
-        (CODES, "shares without keys, wide heads", &["--shapes", "1x3x1x5x150x128,1x2x1x70x200x256", "--sweep"], 10),
+        (CODES, "shares without keys, wide heads", &["--shapes", "1x3x1x5x150x128,1x2x1x70x200x256", "--sweep"], 14),
         (CODES, "new maxima in every share", &["--shapes", "1x4x1x40x900x128", "--dist", "needles,outliers,equal"], 6),
         (
             CODES_LENGTHS,

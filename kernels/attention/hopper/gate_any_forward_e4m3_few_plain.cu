@@ -8,15 +8,19 @@
 //! [levers]
 //! GROUPS = [2, 1]
 //! SPLITS = [6, 1]
+//! FAST = [0, 1]
 //! [[config]]
 //! name = "two_shared"
-//! set = { GROUPS = 2, SPLITS = 6 }
+//! set = { GROUPS = 2, SPLITS = 6, FAST = 0 }
 //! [[config]]
 //! name = "two_alone"
-//! set = { GROUPS = 2, SPLITS = 1 }
+//! set = { GROUPS = 2, SPLITS = 1, FAST = 0 }
 //! [[config]]
 //! name = "one_shared"
-//! set = { GROUPS = 1, SPLITS = 6 }
+//! set = { GROUPS = 1, SPLITS = 6, FAST = 0 }
+//! [[config]]
+//! name = "linear"
+//! set = { GROUPS = 2, SPLITS = 6, FAST = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
@@ -86,6 +90,7 @@
 // Four CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
 #define WS_FEW 1
+#define WS_FAST FAST
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_e4m3.cu"

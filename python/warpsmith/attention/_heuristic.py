@@ -370,6 +370,7 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
 FEW = {64: {2: (1170, 74, 2650, 4385, 1170, 2655, 102), 4: (1790, 53, 4635, 5160, 1800, 5055, 103)}, 128: {2: (1615, 69, 4730, 5665, 1560, 5005, 107)}, 256: {1: (1990, 100, 5245, 7325, 2180, 5155, 104), 2: (3440, 82, 5870, 8105, 3415, 7790, 99)}}
 FEW_EXACT = {64: {2: (1715, 81, 2620, 5185, 1715, 3075, 113), 3: (2065, 70, 4050, 5560, 2030, 4525, 113)}, 128: {2: (2035, 83, 4175, 6080, 2115, 4055, 106)}, 256: {1: (2135, 100, 5280, 7620, 2295, 5690, 107), 2: (2940, 74, 6650, 8690, 3265, 7495, 103)}}
 FEW_BLOCKS = {64: {2: (2750, 74, 1780, 5120, 2540, 2060, 112), 3: (2870, 71, 3425, 5260, 2820, 3010, 115)}, 128: {2: (2150, 68, 3395, 5700, 2130, 3685, 99)}, 256: {1: (2490, 100, 3875, 7460, 2510, 4645, 104), 2: (3580, 73, 5775, 8250, 3625, 7300, 98)}}
+FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1395, 65, 3695, 6460, 1370, 4120, 108)}}, {128: {2: (1940, 73, 3115, 5925, 1850, 3495, 96)}}   # of forward_e4m3.cu with weights linear between powers of two
 FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
@@ -387,12 +388,17 @@ def few_boxes(group):
 
 def few_kernels(s):
     """Those that can run it, each with the times of its consumers: without log-sum-exps the one for many queries, at D 64 with scales of whole heads alone; and forward.cu, whose row tiles have shorter ends."""
-    exact = [("forward", FEW_EXACT)]
+    exact, linear = [("forward", FEW_EXACT)], few_linear(s)
     if s.lse:
         return exact
     if not s.plain:
-        return [("forward" if s.D == 64 else "forward_e4m3", FEW_BLOCKS)]
-    return [("forward_f16" if s.D == 64 else "forward_e4m3", FEW), *exact]
+        return [("forward" if s.D == 64 else "forward_e4m3", FEW_BLOCKS_FAST if linear else FEW_BLOCKS)]
+    return [("forward_f16" if s.D == 64 else "forward_e4m3", FEW_FAST if linear else FEW), *exact]
+
+
+def few_linear(s):
+    """Whether forward_e4m3.cu's weights are linear between powers of two there: at D 256 that gains nothing, and where a key head has one row tile memory is what takes time."""
+    return s.fast and s.D == 128 and s.group * s.Sq > 128
 
 
 def takes_few(s, sms=SMS):
@@ -479,6 +485,8 @@ def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False):
     defines["WS_FEW"] = 1
     if not s.plain:
         defines["WS_BLOCKS"] = 1
+    if few_linear(s) and file == "forward_e4m3":
+        defines["WS_FAST"] = 1
     return ns, Choice(file, tuple(defines.items()), (min(ctas, sms), 1, 1), 128 * wgs + 128, shared,
                       tiles_per_worker=ways, row_tiles=row_tiles, boxes=(64, 128), partial_floats=ctas * 128 * wgs * (s.D // 4 + 4) if ways > 1 else 0, units=ctas * 4 * wgs if ways > 1 else 0)
 

@@ -38,7 +38,7 @@ def _fake_sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal=False, softmax_sca
 def _varlen(q, k, v, q_scale, k_scale, v_scale, cu_q, cu_k, max_q, max_k, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None,
             return_lse=False, mode="default"):
     *tensors, softmax_scale, out_scale = _ragged.check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_q, cu_k, max_q, max_k, softmax_scale, out_dtype, out_scale, mode)
-    return _pair(_ragged.run_varlen(tensors, max_q, max_k, causal, softmax_scale, out_dtype, out_scale, return_lse), return_lse)
+    return _pair(_ragged.run_varlen(tensors, max_q, max_k, causal, softmax_scale, out_dtype, out_scale, return_lse, mode == "fast"), return_lse)
 
 
 def _fake_varlen(q, k, v, q_scale, k_scale, v_scale, cu_q, cu_k, max_q, max_k, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None,
@@ -50,7 +50,7 @@ def _fake_varlen(q, k, v, q_scale, k_scale, v_scale, cu_q, cu_k, max_q, max_k, c
 def _decode(q, k, v, q_scale, k_scale, v_scale, used, pages=None, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False,
             mode="default"):
     *tensors, softmax_scale, out_scale = _ragged.check_decode(q, k, v, q_scale, k_scale, v_scale, used, pages, softmax_scale, out_dtype, out_scale, mode)
-    return _pair(_ragged.run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse), return_lse)
+    return _pair(_ragged.run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, mode == "fast"), return_lse)
 
 
 def _fake_decode(q, k, v, q_scale, k_scale, v_scale, used, pages=None, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False,

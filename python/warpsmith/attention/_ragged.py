@@ -39,7 +39,7 @@ def sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens
     if _arguments.is_fake(tensors):
         out, lse = torch.ops.warpsmith.sdpa_fp8_varlen(*tensors, *most, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
-    return run_varlen(tensors, *most, causal, softmax_scale, out_dtype, out_scale, return_lse)
+    return run_varlen(tensors, *most, causal, softmax_scale, out_dtype, out_scale, return_lse, mode == "fast")
 
 
 def check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale, out_dtype, out_scale, mode):
@@ -65,7 +65,7 @@ def check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k,
     return (q, k, v, *scales, cu_q, cu_k) + _arguments.options(softmax_scale, D, out_dtype, out_scale, mode)
 
 
-def run_varlen(tensors, max_q, max_k, causal, softmax_scale, out_dtype, out_scale, return_lse):
+def run_varlen(tensors, max_q, max_k, causal, softmax_scale, out_dtype, out_scale, return_lse, fast=False):
     """Launches for tensors that were checked."""
     q, k, v, *scales, cu_q, cu_k = tensors
     (Tq, Hq, D), B = q.shape, cu_q.shape[0] - 1
@@ -77,7 +77,7 @@ def run_varlen(tensors, max_q, max_k, causal, softmax_scale, out_dtype, out_scal
     if B and Tq and k.shape[0] and max_q and max_k:
         places = dict(cu_q=cu_q, cu_k=cu_k, total_q=Tq, total_k=k.shape[0])
         out, lse = _launch(q, k, v, scales, (B, Hq, k.shape[1], min(max_q, Tq), min(max_k, k.shape[0]), D), causal, softmax_scale,
-                           out_dtype, out_scale, return_lse, lambda plan: results(plan.writes_all), (0, D, Hq * D), (0, Tq, 1), places)
+                           out_dtype, out_scale, return_lse, lambda plan: results(plan.writes_all), (0, D, Hq * D), (0, Tq, 1), places, fast)
     else:
         out, lse = results(False)
     return (out, lse) if return_lse else out
@@ -122,7 +122,7 @@ def _checked_decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlen
     if _arguments.is_fake([x for x in tensors if x is not None]):
         out, lse = torch.ops.warpsmith.decode_fp8(*tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
-    return run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse)
+    return run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, mode == "fast")
 
 
 class _Again:
@@ -184,7 +184,7 @@ def check_decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, 
     return (q, k, v, *scales, used, page_table) + _arguments.options(softmax_scale, D, out_dtype, out_scale, mode)
 
 
-def run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse):
+def run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, fast=False):
     """Launches for tensors that were checked."""
     _local.last = None
     q, k, v, *scales, used, pages = tensors
@@ -198,7 +198,7 @@ def run_decode(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse)
     if pages is not None:
         places.update(pages=pages, pages_b=pages.stride(0), page_size=k.shape[1], page_count=k.shape[0])
     _launch(q, k, v, scales, (B, Hq, k.shape[2], Sq, keys, D), causal, softmax_scale, out_dtype, out_scale, return_lse, lambda _: (out, lse), (Hq * Sq * D, Sq * D, D),
-            (Hq * Sq, Sq, 1), places)
+            (Hq * Sq, Sq, 1), places, fast)
     return (out, lse) if return_lse else out
 
 
@@ -209,7 +209,7 @@ def _steps(q, k, v):
     return [q.stride()[:3]] + [(x.stride(0), x.stride(2), x.stride(1)) for x in (k, v)]
 
 
-def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, return_lse, results, out_steps, lse_steps, places):
+def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, return_lse, results, out_steps, lse_steps, places, fast):
     """One launch, by a plan that is kept for each layout, into what `results` makes for it: the output, and the log-sum-exps or None. -> both"""
     q, k, v = map(_plan.loadable, (q, k, v))
     try:
@@ -218,11 +218,11 @@ def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale,
         plans = _local.plans = {}
     numbers = tuple(x for x in places.items() if not isinstance(x[1], torch.Tensor))
     key = (sizes, q.stride(), k.stride(), v.stride(), tuple((s.shape, s.stride()) for s in scales), q.device, causal, softmax_scale, out_dtype, out_scale, return_lse,
-           numbers, tuple(n for n, x in places.items() if isinstance(x, torch.Tensor)))
+           numbers, tuple(n for n, x in places.items() if isinstance(x, torch.Tensor)), fast)
     plan = plans.get(key)
     with torch.cuda.device(q.device):
         if plan is None:
-            plan = _RaggedPlan(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, return_lse)
+            plan = _RaggedPlan(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, return_lse, fast)
             if len(plans) >= _PLANS:
                 plans.clear()
             plans[key] = plan
@@ -235,12 +235,12 @@ def _launch(q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale,
 class _RaggedPlan:
     """What stays the same for a layout. Belongs to one thread."""
 
-    def __init__(self, q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, lse):
+    def __init__(self, q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, lse, fast):
         sms = _plan.hopper(q.device)
         B, Hq, Hkv, Sq, Sk, D = sizes
         if B > _MAX_GRID:
             raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
-        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain=not any(map(_arguments.blocks, scales)), lse=lse)
+        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain=not any(map(_arguments.blocks, scales)), lse=lse, fast=fast)
         c = _heuristic.choose_lengths(shape, sms, places.get("page_size")) if q.dim() == 4 else _heuristic.choose_varlen(shape, q.shape[0], k.shape[0], sms)
         self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
         self.index, self.device = q.device.index, q.device

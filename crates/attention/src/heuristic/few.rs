@@ -168,16 +168,27 @@ const EXACT: Kernel = Kernel {
     ],
 };
 
+/// forward_e4m3.cu with weights linear between powers of two, at D 128: with scales of whole heads, and by block.
+const PLAIN_FAST: [&[Consumers]; 3] = [&[], &[Consumers::new(2, 1395, 65, 3695, 6460, (1370, 4120), 108)], &[]];
+const BLOCKS_FAST: [&[Consumers]; 3] = [&[], &[Consumers::new(2, 1940, 73, 3115, 5925, (1850, 3495), 96)], &[]];
+
 /// Those that can run it.
 fn kernels(s: &Shape) -> Vec<Kernel> {
     let narrow = if s.head_dim == 64 { "forward_f16" } else { "forward_e4m3" };
+    let (plain, blocks) = if linear(s) { (PLAIN_FAST, BLOCKS_FAST) } else { (PLAIN, BLOCKS) };
     match (s.lse, s.plain) {
-        (false, true) => vec![Kernel { file: narrow, consumers: PLAIN }, EXACT],
+        (false, true) => vec![Kernel { file: narrow, consumers: plain }, EXACT],
         (false, false) => {
-            vec![Kernel { file: if s.head_dim == 64 { EXACT.file } else { narrow }, consumers: BLOCKS }]
+            vec![Kernel { file: if s.head_dim == 64 { EXACT.file } else { narrow }, consumers: blocks }]
         }
         _ => vec![EXACT],
     }
+}
+
+/// Whether forward_e4m3.cu's weights are linear between powers of two: at D 256 that gains nothing, and where a key head has one row tile memory is what
+/// takes time.
+fn linear(s: &Shape) -> bool {
+    s.fast && s.head_dim == 128 && s.rows() > 128
 }
 
 /// Whether it can run it: row-major values; rows whose queries a product of 32 bits finds, and whose places 31 bits in 16 bytes, in slices too.
@@ -264,6 +275,9 @@ fn choice(s: &Shape, file: &'static str, consumers: &Consumers, ways: u32, sms: 
     defines.push(("WS_FEW", 1));
     if !s.plain {
         defines.push(("WS_BLOCKS", 1));
+    }
+    if linear(s) && file == "forward_e4m3" {
+        defines.push(("WS_FAST", 1));
     }
     let (ctas, threads) = (consumers.units(s) * ways, 128 * groups);
     let mut choice = Choice::new(file, defines, [ctas.min(sms), 1, 1], threads + 128, shared);
