@@ -129,18 +129,23 @@ fn each_query_finds_its_own_key() {
     const LARGE: u8 = 0x68; // e4m3 of 64
     let context = kept_context();
     let device = Device::current().expect("the context is current");
-    for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in [
-        (2, 8, 2, 70, 600, 128),
-        (2, 16, 2, 40, 600, 256),
-        (2, 6, 2, 70, 600, 64),
-        (1, 16, 1, 300, 700, 64),
-        (3, 4, 4, 100, 900, 128),
-        (1, 8, 2, 700, 3001, 64),
-        (2, 8, 8, 2000, 2000, 128),
+    for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim, fast) in [
+        (2, 8, 2, 70, 600, 128, false),
+        (2, 16, 2, 40, 600, 256, false),
+        (2, 6, 2, 70, 600, 64, false),
+        (1, 16, 1, 300, 700, 64, false),
+        (3, 4, 4, 100, 900, 128, false),
+        (1, 8, 2, 700, 3001, 64, false),
+        (2, 8, 8, 2000, 2000, 128, false),
+        (4, 16, 2, 70, 1600, 128, true),
+        (4, 8, 8, 1000, 1000, 128, true),
+        (2, 8, 8, 4100, 4100, 128, true),
+        (2, 8, 8, 3000, 3000, 256, true),
     ] {
-        let problem =
-            Problem { output: Output::F16, ..Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) };
+        let dense = Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
+        let problem = Problem { output: Output::F16, fast, ..dense };
         let plan = Plan::new(&problem, &device).expect("the problem is right");
+        assert_eq!(plan.choice().instance.defines.contains(&("WS_FAST", 1)), fast, "{problem:?}");
         let ready = plan.load().expect("the kernel loads");
         let (rows, width) = ((batch * heads_q * seqlen_q) as usize, head_dim as usize);
         let key_of = |row: usize| (7 * (row / seqlen_q as usize) + 3 * (row % seqlen_q as usize)) % width;
