@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attention of models that people run, in the calls they make of it: `sdpa_fp8` beside torch's SDPA in f16 and FA3 FP8, in one run.
 
-    models.py [--only qwen,prefill] [--rounds 5] [--lse] [--out FILE]
+    models.py [--only qwen,prefill] [--rounds 5] [--lse] [--fast] [--out FILE]
 
 A model is its heads and head dimension; its calls are prompts, pieces of a prompt behind a cache, single tokens and a few drafted ones, or what encoders and diffusion models do. Microseconds a call by CUDA-graph replay in random
 order, medians of a replay's; two sets of inputs. FA3 FP8 runs by flash_attn_func, or by flash_attn_with_kvcache where queries are at most 256 (keys shared out as it thinks best), and is left out where fa3-fwd is not installed.
@@ -39,7 +39,7 @@ def calls():
     yield from OTHERS.items()
 
 
-def run(only, rounds, lse, out):
+def run(only, rounds, lse, fast, out):
     import torch
     import torch.nn.functional as F
     from torch.nn.attention.bias import causal_lower_right
@@ -52,14 +52,14 @@ def run(only, rounds, lse, out):
     for name, (Hq, Hkv, D, B, Sq, Sk, causal) in calls():
         if only and not any(x in name.lower() for x in only):
             continue
-        chosen, sets = h.choose(h.Shape(B, Hq, Hkv, Sq, Sk, D, causal, lse=lse)), []
+        chosen, sets = h.choose(h.Shape(B, Hq, Hkv, Sq, Sk, D, causal, lse=lse, fast=fast)), []
         for _ in range(2):
             x = [torch.randn(B, heads, n, D, device="cuda") for heads, n in ((Hq, Sq), (Hkv, Sk), (Hkv, Sk))]
             scales = [t.abs().amax(dim=(2, 3)) / 448 for t in x]
             sets.append(([(t / c[:, :, None, None]).to(torch.float8_e4m3fn) for t, c in zip(x, scales)], scales, [t.half() for t in x]))
             del x
         mask = causal_lower_right(Sq, Sk) if causal else None
-        impls = {"ours": [lambda t=t, c=c: sdpa_fp8(*t, *c, causal=causal, return_lse=lse) for t, c, _ in sets],
+        impls = {"ours": [lambda t=t, c=c: sdpa_fp8(*t, *c, causal=causal, return_lse=lse, mode="fast" if fast else "default") for t, c, _ in sets],
                  "sdpa": [lambda x=x: F.scaled_dot_product_attention(*x, attn_mask=mask, enable_gqa=Hq != Hkv) for _, _, x in sets]}
         if flash_attn_func:
             laid = [([x.view(torch.uint8).transpose(1, 2).contiguous().view(torch.float8_e4m3fn) for x in t], dict(q_descale=c[0].view(B, Hkv, -1)[:, :, 0].contiguous(), k_descale=c[1], v_descale=c[2])) for t, c, _ in sets]
@@ -77,7 +77,7 @@ def run(only, rounds, lse, out):
         ratios = ", ".join(f"{n} {t / us['ours']:.2f}" for n, t in us.items() if n != "ours")
         print(f"{name:36} {rows[-1]['shape']:26} {'causal' if causal else 'full  '} {us} {ratios} {chosen.name}", flush=True)
         if out:
-            out.write_text(json.dumps({"gpu": torch.cuda.get_device_name(), "lse": lse, "rows": rows}, indent=1))
+            out.write_text(json.dumps({"gpu": torch.cuda.get_device_name(), "lse": lse, "fast": fast, "rows": rows}, indent=1))
         del sets, impls, graphs
         if len(rows) % 20 == 0:
             torch.cuda.empty_cache()
@@ -92,6 +92,7 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="calls whose names hold one of these")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lse", action="store_true", help="ours with log-sum-exps, which FA3 FP8's call then does not return")
+    parser.add_argument("--fast", action="store_true", help='ours with mode="fast"')
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    run([x for x in options.only.lower().split(",") if x], options.rounds, options.lse, options.out)
+    run([x for x in options.only.lower().split(",") if x], options.rounds, options.lse, options.fast, options.out)

@@ -259,6 +259,10 @@ WS_DEV float over(float x, float sum) { return sum == 0.0f ? 0.0f : x * rcp(sum)
 
 constexpr i32 kFan = 4;   // parts that one warp adds
 
+// Whether none of a consumer's rows are there: then it has nothing to add, and what it would leave and read takes as long as what is. (H100, us: 1x64-8x5x8192x128 12.8 instead of 14.5, 4x28-4x9x4096 12.6 instead of 13.3. By warps, not consumers, slower:
+// 1x32-8x64x16384x128 27.9 instead of 26.8, D 256 4 to 6%.)
+WS_DEV bool few_without_rows(const Params& p, const Work& w, u32 group) { return WGS > 1 && w.first_row + static_cast<i32>(64 * group) >= p.group * few_queries(p, w); }
+
 // Leaves a thread's outputs, relative to 2^top (which become those of all), for whoever comes last of the warps that share the row tile's keys, kFan by kFan and then what those have added, always in the order of keys: true for the warp
 // that has all of them. p.arrived: a counter for each part, by warps. One CTA's reading bounds this (64 bytes a cycle from the L2), which is why few are added at a time and outputs are narrow.
 template <i32 N>
@@ -293,24 +297,43 @@ WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thr
             rows[s] = __ldcg(x + min(s, count - 1) * next + Part::kOut / 8 * Part::kThreads);
             most0 = fmaxf(most0, __uint_as_float(rows[s].x)), most1 = fmaxf(most1, __uint_as_float(rows[s].y));
         }
-        float sum0 = 0.0f, sum1 = 0.0f;
-#pragma unroll
-        for (i32 i = 0; i < Part::kOut; ++i) o[i] = 0.0f;
+        float sum0 = 0.0f, sum1 = 0.0f, g0[kFan], g1[kFan];   // a part that is not there weighs nothing
 #pragma unroll
         for (i32 s = 0; s < kFan; ++s) {
-            if (s >= count) break;
-            const float g0 = ex2(__uint_as_float(rows[s].x) - most0) * __uint_as_float(rows[s].z), g1 = ex2(__uint_as_float(rows[s].y) - most1) * __uint_as_float(rows[s].w);
-            sum0 += g0, sum1 += g1;
+            g0[s] = s < count ? ex2(__uint_as_float(rows[s].x) - most0) * __uint_as_float(rows[s].z) : 0.0f;
+            g1[s] = s < count ? ex2(__uint_as_float(rows[s].y) - most1) * __uint_as_float(rows[s].w) : 0.0f;
+            sum0 += g0[s], sum1 += g1[s];
+        }
 #pragma unroll
-            for (i32 i = 0; i < Part::kOut; i += 8) {
-                const uint4 y = __ldcg(x + s * next + i / 8 * Part::kThreads);
-                const u32 pairs[4] = {y.x, y.y, y.z, y.w};
+        for (i32 i = 0; i < Part::kOut; ++i) o[i] = 0.0f;
+        auto word = [&](i32 s, i32 i) { return __ldcg(x + s * next + i * Part::kThreads); };
+        auto add = [&](i32 s, i32 i, uint4 y) {
+            const u32 pairs[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
-                for (i32 j = 0; j < 4; ++j) {
-                    float low, high;
-                    f32_of_f16x2(pairs[j], low, high);
-                    o[i + 2 * j] = fmaf(low, j % 2 ? g1 : g0, o[i + 2 * j]), o[i + 2 * j + 1] = fmaf(high, j % 2 ? g1 : g0, o[i + 2 * j + 1]);
-                }
+            for (i32 j = 0; j < 4; ++j) {
+                float low, high;
+                f32_of_f16x2(pairs[j], low, high);
+                float& o0 = o[8 * i + 2 * j];
+                float& o1 = o[8 * i + 2 * j + 1];
+                o0 = fmaf(low, j % 2 ? g1[s] : g0[s], o0), o1 = fmaf(high, j % 2 ? g1[s] : g0[s], o1);
+            }
+        };
+        if (D == 256) {
+#pragma unroll
+            for (i32 s = 0; s < kFan; ++s) {
+                if (s >= count) break;
+#pragma unroll
+                for (i32 i = 0; i < Part::kOut / 8; ++i) add(s, i, word(s, i));
+            }
+        } else {
+            // By words, not by parts: all parts' are under way at once. D 64 2 to 9% faster over shares of keys (1x16x64x4096 8.8 us instead of 9.3), D 128 3% with few rows, 1% slower with many; at D 256 slower (1x16-8x64x8192 26.8 us instead of 25.4): it has no registers for it.
+#pragma unroll
+            for (i32 i = 0; i < Part::kOut / 8; ++i) {
+                uint4 y[kFan];
+#pragma unroll
+                for (i32 s = 0; s < kFan; ++s) y[s] = word(min(s, count - 1), i);
+#pragma unroll
+                for (i32 s = 0; s < kFan; ++s) add(s, i, y[s]);
             }
         }
         o[Part::kSum0] = sum0, o[Part::kSum1] = sum1, top0 = most0, top1 = most1;

@@ -624,7 +624,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const i32 head = kTold ? is.head : done.b * p.Hq + done.head;
         float top0 = me.unseen0() ? kLowest : -me.bias0, top1 = me.unseen1() ? kLowest : -me.bias1;
         me.o[D / 2] = sum0, me.o[D / 2 + 1] = sum1;
-        if (!few_add(p, done, head, group, thread, me.o, top0, top1)) continue;
+        if (few_without_rows(p, done, group) || !few_add(p, done, head, group, thread, me.o, top0, top1)) continue;
         sum0 = me.o[D / 2], sum1 = me.o[D / 2 + 1], me.bias0 = -top0, me.bias1 = -top1;
 #endif
         const float by = kTold ? is.v_scale : v_scale;

@@ -27,7 +27,7 @@
 //   WS_FAST: codes linear between powers of two, 2^f as 1 + f: y = 1152 - 128 t is 1024 + 8 E, rounded to a whole number by the very FMA, and its lower byte is the code: two and a half instructions for two weights. 1.9% off
 //   (RMS, where rounding to e4m3 takes 2.6%): relF of normal inputs 1.03 to 1.05 of what it is otherwise. Three consumers over V^T gain most, as they wait for the other pipes else (H100, us): 1x16x16384x128 1,678 instead of 1,967, causal 857 instead of 1,017.
 //   A quarter of the weights goes to the MUFU, in f16 pairs, and is rounded to e4m3 there: it has nothing else to do, and the other pipes have too much. At D 256, of two consumers,
-//   three quarters: 473 us instead of 484 (all 475).
+//   three quarters: 473 us instead of 484 (all 475); without the mask seven eighths (H100: 466 and 467, 464 and 467; 1x8x16384 1,654 and 1,664).
 //   Sums     by the product of values: eight rows of ones behind V^T. So they are those of the rounded weights.
 // The tensor core's narrow accumulator never sums over more than two tiles: then it is folded into f32, so the error does not grow with the number of keys.
 // The reference of a row, of weight 2^6, is a past maximum. While a tile's largest weight stays under 2^8.78 it needs no shuffle and no rescaling. Else the row gets a new one, and O
@@ -97,7 +97,7 @@
 #define WS_LOOKS (!WS_CAUSAL ? 3 : p.Sk > 1024 ? 4 : 1)   // the row tile's first tiles of keys, in whole steps, whose maxima become the references: the largest weight is exact where it is one
 #endif
 #ifndef WS_MUFU
-#define WS_MUFU (WS_D == 256 ? 6 : 2)   // of eight groups of 16 keys, how many go to the MUFU
+#define WS_MUFU (WS_D != 256 ? 2 : WS_CAUSAL || WS_FEW ? 6 : 7)   // of eight groups of 16 keys, how many go to the MUFU
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
@@ -456,7 +456,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 
         const u32 thread = anew(own), lane4 = thread % 4;
         float reference0 = kOctaves * first_of(me.b0), reference1 = kOctaves * first_of(me.b1);
-        if (kFew && !few_add(p, done.w, done.head, group, thread, me.o, reference0, reference1)) continue;
+        if (kFew && (few_without_rows(p, done.w, group) || !few_add(p, done.w, done.head, group, thread, me.o, reference0, reference1))) continue;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 1];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : done.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : done.v_scale * rcp(sum1);
         if (kPacked && kBlocks) {   // V's mean

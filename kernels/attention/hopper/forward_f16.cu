@@ -251,7 +251,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         io.release(bars.q_empty(q.slot));
         q.next();
         float reference0 = kOctaves * first_of(b0), reference1 = kOctaves * first_of(b1);
-        if (kFew && !few_add(p, w, x.head, group, thread, me.o, reference0, reference1)) continue;
+        if (kFew && (few_without_rows(p, w, group) || !few_add(p, w, x.head, group, thread, me.o, reference0, reference1))) continue;
 
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 2];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : x.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : x.v_scale * rcp(sum1);
