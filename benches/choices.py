@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The library's choice beside every kernel, number of consumers and layout of V that can run a call: where it is not the fastest.
 
-    choices.py [--models] [--only qwen,prompt] [--kind plain|lse|blocks|fast|fast-blocks] [--seconds 60] [--seed 1] [--rounds 5] [--out FILE]
+    choices.py [--models] [--only qwen,prompt] [--kind plain|lse|blocks|fast|fast-blocks] [--seconds 60] [--seed 1] [--rounds 5] [--rows N] [--out FILE]
     choices.py --report FILE [--least 1.04]   # of a file: calls whose choice took so many times as long as the fastest, and by whom; wants no GPU
     choices.py --fit FILE             # how far off the times of _heuristic.py are, table by table, and what fits a journal of benches/results best: wants numpy and scipy, no GPU
 
@@ -53,8 +53,9 @@ def candidates(h, s):
         for n in (8, 16, 32):
             if (s.D, n) in h.DECODE_NS and (n > 8 or rows <= 8):
                 add(f"decode {n}", h.choose_decode(s, of_rows=n))
-                for team in (1, 2, 3, 4, 6, 8, 12, 16):
-                    if team * h.DECODE[s.D][0] * h.DECODE[s.D][1] <= s.Sk:
+                units, stretch = s.B * s.Hkv * h.ceil_div(rows, n), h.DECODE[s.D][0] * h.DECODE[s.D][1]   # a tile for each warp
+                for team in sorted({1, 2, 3, 4, 6, 8, 12, 16, max(1, h.SMS // units), max(1, h.SMS // units // 2)}):
+                    if team <= h.ceil_div(s.Sk, stretch):
                         add(f"decode {n} team {team}", h.choose_decode(s, of_rows=n, team=team))
     if rows <= 64:
         add("split", h.choose_split(s))
@@ -87,7 +88,7 @@ def there(kernels, c):
     return bool(folder and (Path(folder) / f"{c.name}.cubin").exists()) or kernels._embedded is None or kernels._embedded("sm_90a", c.name) is not None
 
 
-def run(of_models, only, kind, seconds, seed, rounds, out):
+def run(of_models, only, kind, seconds, seed, rounds, most_rows, out):
     import torch
     from warpsmith.attention import _heuristic as h, _kernels as kernels, sdpa_fp8
     rows, begin, lse = [], time.time(), kind == "lse"
@@ -98,6 +99,8 @@ def run(of_models, only, kind, seconds, seed, rounds, out):
         if time.time() - begin > seconds:
             break
         B, Hq, Hkv, Sq, Sk, D, causal = shape
+        if most_rows and Hq // Hkv * Sq > most_rows:
+            continue
         s = h.Shape(*shape, plain=not kind.endswith("blocks"), lse=lse, fast=kind.startswith("fast"))
         found = {n: c for n, c in candidates(h, s).items() if there(kernels, c)}
         sets = []
@@ -231,6 +234,7 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=("plain", "lse", "blocks", "fast", "fast-blocks"), default="plain")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=0, help="only calls of at most so many packed rows")
     parser.add_argument("--report", type=Path)
     parser.add_argument("--least", type=float, default=1.04)
     parser.add_argument("--fit", type=Path)
@@ -241,4 +245,4 @@ if __name__ == "__main__":
     elif o.report:
         report(json.loads(o.report.read_text())["rows"], o.least)
     else:
-        run(o.models, [x for x in o.only.lower().split(",") if x], o.kind, o.seconds, o.seed, o.rounds, o.out)
+        run(o.models, [x for x in o.only.lower().split(",") if x], o.kind, o.seconds, o.seed, o.rounds, o.rows, o.out)

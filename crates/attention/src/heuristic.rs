@@ -202,7 +202,7 @@ const MEMORY_RATE: u64 = 2900;
 /// About how long [`choose_split`]'s takes, in nanoseconds, with scales by block: rounds of CTAs, each warpgroup's tiles of keys one after the other.
 fn split_ns(s: &Shape, c: &Choice, sms: u32) -> u64 {
     let (begin, of_rows, of_keys) = match (s.head_dim, c.instance.define("WS_KEYS")) {
-        (64, 64) => (540, 1530, 2070),
+        (64, 64) => (0, 1530, 2070),
         (64, _) => (0, 3530, 4460),
         (128, _) => (0, 5650, 2400),
         _ => (0, 3550, 2320),

@@ -45,6 +45,14 @@ def relaxed_capture():
         cuda().cuThreadExchangeStreamCaptureMode(byref(mode))
 
 
+def capture_id(stream):
+    """Which capture a stream is under, by a number that no other has in this process; 0 if it is under none."""
+    status, number = c_int(), c_uint64()
+    # With the _v2 of its name, which drivers of CUDA 13 still have: the later one has an argument more.
+    check(cuda().cuStreamGetCaptureInfo_v2(c_void_p(stream), byref(status), byref(number), None, None, None), "cuStreamGetCaptureInfo")
+    return number.value if status.value == 1 else 0
+
+
 def bind_context(device):
     """Makes the device's primary context this thread's, if the thread has none: PyTorch binds it late in threads of one's own."""
     current = c_void_p()

@@ -147,29 +147,30 @@ def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms
 
 
 def decode_team(s, of_rows, units, per_unit, warps, sms):
-    """How many CTAs work on a unit together: what takes least time. Each warp has two tiles at least."""
-    most = min(max(1, per_unit // (2 * warps)), sms)
-    # One round of as many as there is room for, or fewer in more rounds.
-    teams = sorted({*range(1, min(most, 16) + 1), max(1, min(most, sms // units))})
+    """How many CTAs work on a unit together: what takes least time. Each warp has a tile, about."""
+    most = min(ceil_div(per_unit, warps), sms)
+    # One round of as many as there is room for, a half, a third or a quarter of that, or fewer in more rounds.
+    teams = {*range(1, min(most, 16) + 1), *(max(1, min(most, sms // units // n)) for n in (1, 2, 3, 4))}
+    teams = {ceil_div(per_unit, ceil_div(per_unit, team)) for team in teams}   # no more of them than have tiles
     # Many units are even enough without: their counters fit a stream's slot, and parts stay few.
     teams = [team for team in teams if team == 1 or units * team * (of_rows // 8) <= 15 * sms]
     return min(teams, key=lambda team: (decode_team_ns(s, of_rows, units, per_unit, warps, team, sms), -team * min(units, sms // team), team))
 
 
-# By head dimension and rows of a unit, nanoseconds: of a launch; of a tile of each warp, and of what a team adds, and for each CTA of one; of a CTA's second unit beside these, and of each that follows.
-DECODE_NS = {(64, 8): (2600, 1000, 1600, 90, 1000, 470), (64, 16): (3210, 1620, 2000, 100, 1690, 1630), (64, 32): (3980, 2470, 3230, 120, 3890, 3350), (128, 8): (3180, 840, 1350, 50, 1880, 1330), (128, 16): (3950, 1260, 2750, 40, 3090, 2700),
-             (128, 32): (5990, 2030, 4350, 0, 8260, 4830), (256, 8): (3200, 940, 2500, 60, 3170, 1350), (256, 16): (5270, 1320, 3370, 90, 5410, 4160)}
+# By head dimension and rows of a unit, nanoseconds: of a launch; of a tile of the warp that has most, and of a CTA's; of what a team adds, and for each CTA of one; of a CTA's second unit beside these, and of each that follows; of a unit's row.
+DECODE_NS = {(64, 8): (2079, 643, 64, 950, 25, 1005, 1036, 49), (64, 16): (2289, 937, 90, 1571, 22, 1368, 1348, 76), (64, 32): (2923, 937, 178, 1866, 55, 3112, 2739, 76), (128, 8): (2184, 606, 44, 749, 32, 1547, 1293, 151), (128, 16): (2519, 570, 89, 1611, 77, 1884, 1977, 109),
+             (128, 32): (2314, 652, 154, 3481, 68, 1886, 847, 207), (256, 8): (2335, 331, 76, 1225, 50, 2178, 1195, 210), (256, 16): (2137, 708, 73, 2332, 146, 1279, 1030, 248)}
 MEMORY_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an H100's memory
 
 
 def decode_team_ns(s, of_rows, units, per_unit, warps, team, sms):
-    """About how long a launch takes, in nanoseconds: 9 to 17% off (root of the mean square; H100, 2026-11-26)."""
-    of_launch, of_tile, of_team, of_member, of_second, of_next = DECODE_NS[s.D, of_rows]
-    rounds = ceil_div(units, max(1, min(units, sms // team)))
-    unit = ceil_div(ceil_div(per_unit, team), warps) * of_tile + (of_team + of_member * team if team > 1 else 0)
+    """About how long a launch takes, in nanoseconds: 6 to 8% off, 32 rows of D 128 10% (root of the mean square over 1,800 to 6,800 launches each; H100, 2026-11-26)."""
+    of_launch, of_tile, of_cta, of_team, of_member, of_second, of_next, of_row = DECODE_NS[s.D, of_rows]
+    rounds, tiles = ceil_div(units, max(1, min(units, sms // team))), ceil_div(per_unit, team)
+    unit = ceil_div(tiles, warps) * of_tile + tiles * of_cta + min(of_rows, s.group * s.Sq) * of_row + (of_team + of_member * team if team > 1 else 0)
     following = of_second + of_next * (rounds - 2) if rounds > 1 else 0
     work, reading = rounds * unit, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
-    return of_launch + following + max(work, reading) + min(work, reading) // 4   # they hide most of each other
+    return of_launch + following + max(work, reading) + min(work, reading) // 3   # they hide most of each other
 
 
 MOST_TRANSPOSED = 1 << 28   # bytes of V^T: scratch that a call may ask for
@@ -365,12 +366,12 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
     return _with_counter(c) if drawn(s, wgs, sms) else c
 
 
-# Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where the last consumer has no rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
+# Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where no consumer but one has rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
 # and of a row tile where a CTA has several, whose starts and ends other warps hide; and hundredths of tiles of keys behind the mask. In forward_f16.cu (D 64) and forward_e4m3.cu; in forward.cu, which takes log-sum-exps, too; and with scales by block in forward_e4m3.cu or (D 64) forward.cu.
-FEW = {64: {2: (1170, 74, 2650, 4385, 1170, 2655, 102), 4: (1790, 53, 4635, 5160, 1800, 5055, 103)}, 128: {2: (1615, 69, 4730, 5665, 1560, 5005, 107)}, 256: {1: (1990, 100, 5245, 7325, 2180, 5155, 104), 2: (3440, 82, 5870, 8105, 3415, 7790, 99)}}
-FEW_EXACT = {64: {2: (1715, 81, 2620, 5185, 1715, 3075, 113), 3: (2065, 70, 4050, 5560, 2030, 4525, 113)}, 128: {2: (2035, 83, 4175, 6080, 2115, 4055, 106)}, 256: {1: (2135, 100, 5280, 7620, 2295, 5690, 107), 2: (2940, 74, 6650, 8690, 3265, 7495, 103)}}
-FEW_BLOCKS = {64: {2: (2750, 74, 1780, 5120, 2540, 2060, 112), 3: (2870, 71, 3425, 5260, 2820, 3010, 115)}, 128: {2: (2150, 68, 3395, 5700, 2130, 3685, 99)}, 256: {1: (2490, 100, 3875, 7460, 2510, 4645, 104), 2: (3580, 73, 5775, 8250, 3625, 7300, 98)}}
-FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1395, 65, 3695, 6460, 1370, 4120, 108)}}, {128: {2: (1940, 73, 3115, 5925, 1850, 3495, 96)}}   # of forward_e4m3.cu with weights linear between powers of two
+FEW = {64: {2: (1084, 81, 2945, 3570, 1202, 2667, 102), 4: (1801, 47, 4615, 4011, 1805, 4769, 104)}, 128: {2: (1548, 72, 4945, 5131, 1581, 4906, 108)}, 256: {1: (1910, 100, 5076, 5666, 2145, 4964, 103), 2: (3211, 80, 6945, 7980, 3562, 7197, 98)}}
+FEW_EXACT = {64: {2: (1659, 83, 2913, 4357, 1639, 3402, 112), 3: (2064, 67, 4088, 4284, 1999, 4423, 112)}, 128: {2: (1927, 86, 4314, 5362, 2170, 3942, 107)}, 256: {1: (2075, 100, 5012, 5979, 2319, 5365, 106), 2: (2734, 79, 6908, 8381, 3309, 7219, 104)}}
+FEW_BLOCKS = {64: {2: (2641, 75, 1983, 4395, 2500, 2194, 114), 3: (2973, 64, 2995, 4672, 2875, 2865, 121)}, 128: {2: (2001, 77, 3661, 5232, 2088, 3888, 100)}, 256: {1: (2418, 100, 3239, 6142, 2503, 4387, 106), 2: (3365, 83, 6665, 7240, 3494, 7545, 99)}}
+FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1227, 65, 5496, 4798, 1321, 4875, 108)}}, {128: {2: (1758, 67, 4106, 4832, 1784, 3946, 98)}}   # of forward_e4m3.cu with weights linear between powers of two
 FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
@@ -429,7 +430,7 @@ def few_busiest(s, wgs, ways, sms=SMS, step=1, drawn=False):
 
 
 def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 8 to 12% off over 250 to 1,300 launches each (root of the mean square; H100, 2026-11-26)."""
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 4 to 9% off over 150 to 2,200 launches each (root of the mean square; H100, 2026-11-26)."""
     file, times = kernel or few_kernels(s)[0]
     of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each, masked = times[s.D][wgs]
     rows = s.group * s.Sq
@@ -437,13 +438,14 @@ def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
     rounds, adding = ceil_div(ctas, sms), (ways > 1) + (ways > 4) + (ways > 16)
     if ways == 1 and rounds > 1:
         of_keys, of_rows = of_keys_each, of_rows_each
-    of_rows += 0 if few_boxes(s.group) else FEW_APART[s.D][wgs]
-    if rows <= 64 * (wgs - 1):
-        of_keys = of_keys * alone // 100
+    of_rows += adding * of_adding + (0 if few_boxes(s.group) else FEW_APART[s.D][wgs])
+    idle, others = wgs - min(wgs, ceil_div(rows, 64)), wgs - 1   # consumers without rows, of all but one
+    if idle:
+        of_keys, of_rows = of_keys * (100 * others - (100 - alone) * idle) // (100 * others), of_rows * (10 * others - 3 * idle) // (10 * others)
     step = 2 if file == "forward_e4m3" and s.plain and s.D == 128 and not s.causal else 1
     keys = few_busiest(s, wgs, ways, sms, step, drawn) * of_keys * (masked if s.causal else 100) // 175
     reading = 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
-    return 2000 + max(keys, reading) + min(keys, reading) // 8 + rounds * (of_rows + adding * of_adding) * 4 // 7
+    return 2000 + max(keys, reading) + min(keys, reading) // 8 + rounds * of_rows * 4 // 7
 
 
 def few_ways(s, wgs, sms=SMS):
@@ -514,7 +516,7 @@ def choose_more(s, sms=SMS):
     return min(((decode_ns(s, c, sms), c) for c in found), key=lambda x: x[0])
 
 
-SPLIT = {(64, 64): (540, 1530, 2070), (64, 128): (0, 3530, 4460), (128, 64): (0, 5650, 2400), (256, 64): (0, 3550, 2320)}   # by head dimension and keys
+SPLIT = {(64, 64): (0, 1530, 2070), (64, 128): (0, 3530, 4460), (128, 64): (0, 5650, 2400), (256, 64): (0, 3550, 2320)}   # by head dimension and keys
 
 
 def split_ns(s, c, sms=SMS):
@@ -597,7 +599,9 @@ def many_ns(s, file, wgs, made, by_one, sms=SMS):
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)
     making = 1200 + transposed_bytes(s) * MADE[s.D, s.causal] // 1000000 if made else 0
-    return 2000 + making + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
+    # The masked ones of several tiles come slowly where forward.cu has scales by block at D 256: 6x8-8x184 12.0 us, by few.cuh 8.8.
+    slow = 5000 if file == "forward" and by_one and not made and s.D == 256 and s.causal and s.Sk > 128 else 0
+    return 2000 + making + slow + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
 
 
 def choose_many(s, sms=SMS):

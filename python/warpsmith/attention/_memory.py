@@ -1,14 +1,17 @@
 """Counters of kernels that several CTAs finish together, and how memory for results and scratch is asked for.
 
-A counter is zero between launches, as the last CTA of a unit puts it back; so launches that may run at once must not share any. Eager
-launches of one stream follow each other and share a slot; a launch that a graph captures keeps its own for ever, as graphs may run beside
-each other. Where the pool is used up, counters are zeroed on the stream instead: slower, always right.
+A counter is zero between launches, as the last CTA of a unit puts it back; so launches that may run at once must not share any. Those of one
+stream follow each other and share a slot: its eager ones, and its launches in one capture of a graph. Each capture keeps its own for ever, as
+graphs may run beside each other. Where none is left, counters are zeroed on the stream instead: 2 us slower, always right.
 """
 import threading
 
 import torch
 
-_UNITS, _SLOTS, _CAPTURED = 16384, 64, 1 << 22   # counters of a slot, slots for streams, counters for graphs (16 MB; a decode takes at most 15,840)
+from . import _driver
+
+_UNITS, _SLOTS, _CAPTURED = 16384, 64, 1 << 20   # counters of a slot, slots for streams, counters for captures at a time (a decode takes at most 15,840)
+_CAPTURES = 64   # captures whose slots are known: those that are under way
 _pools = {}
 _lock = threading.Lock()
 
@@ -18,11 +21,50 @@ def like_one(dtype, device, shape):
     return torch.empty(1, dtype=dtype, device=device).expand(shape)
 
 
+def _zeros(n, device):
+    """Of an int32 tensor, for any stream."""
+    words = torch.zeros(n, dtype=torch.int32, device=device)
+    torch.cuda.current_stream(device).synchronize()
+    return words
+
+
 class _Pool:
+    """A device's counters: made, and made anew for captures to come, by eager calls, as a capture cannot."""
+
     def __init__(self, device):
-        self.memory = torch.zeros(_SLOTS * _UNITS + _CAPTURED, dtype=torch.int32, device=device)
-        torch.cuda.current_stream(device).synchronize()   # once: other streams use it from now on
-        self.slots, self.captured = {}, _SLOTS * _UNITS
+        self.memory, self.slots = _zeros(_SLOTS * _UNITS, device), {}
+        self.captures, self.kept = {}, []
+        self.refill(device)
+
+    def refill(self, device):
+        self.fresh, self.used = _zeros(_CAPTURED, device), 0
+        self.kept.append(self.fresh)   # graphs have its addresses
+
+    def runs_low(self):
+        return self.used * 2 > _CAPTURED
+
+    def of_stream(self, units, stream):
+        if stream not in self.slots and units <= _UNITS and len(self.slots) < _SLOTS:
+            n = len(self.slots)
+            self.slots[stream] = self.memory[n * _UNITS:(n + 1) * _UNITS]
+        return self.slots.get(stream) if units <= _UNITS else None
+
+    def of_capture(self, units, stream):
+        key = _driver.capture_id(stream), stream
+        slot = self.captures.get(key)
+        if slot is not None and slot.numel() >= units:
+            return slot
+        wanted = max(units, 0 if slot is None else 2 * slot.numel())   # launches that want more and more take a slot each, but few
+        if self.used + wanted > _CAPTURED:
+            wanted = units
+        if self.used + wanted > _CAPTURED:
+            return None
+        self.captures.pop(key, None)
+        while len(self.captures) >= _CAPTURES:
+            del self.captures[next(iter(self.captures))]
+        self.captures[key] = self.fresh[self.used:self.used + wanted]
+        self.used += wanted
+        return self.captures[key]
 
 
 def counters(units, device, stream):
@@ -30,18 +72,13 @@ def counters(units, device, stream):
     pool = _pools.get(device.index)
     slot = pool.slots.get(stream) if pool is not None else None
     capturing = torch._C._cuda_isCurrentStreamCapturing()
-    if slot is not None and not capturing and units <= _UNITS:
+    if slot is not None and not capturing and units <= _UNITS and not pool.runs_low():
         return slot
     with _lock:
         pool = _pools.get(device.index)
-        if pool is None and not capturing:
+        if not capturing and pool is None:
             pool = _pools[device.index] = _Pool(device)
-        if pool is not None and capturing:
-            first, pool.captured = pool.captured, pool.captured + units
-            if pool.captured <= pool.memory.numel():
-                return pool.memory[first:pool.captured]
-            pool.captured = first
-        elif pool is not None and units <= _UNITS and len(pool.slots) < _SLOTS:
-            n = len(pool.slots)
-            return pool.slots.setdefault(stream, pool.memory[n * _UNITS:(n + 1) * _UNITS])
-    return torch.zeros(units, dtype=torch.int32, device=device)
+        elif not capturing and pool.runs_low():
+            pool.refill(device)
+        slot = None if pool is None else pool.of_capture(units, stream) if capturing else pool.of_stream(units, stream)
+    return torch.zeros(units, dtype=torch.int32, device=device) if slot is None else slot

@@ -2,35 +2,44 @@
 
 use super::{Choice, MEMORY_RATE, Shape, cache_bytes};
 
-/// What launches take, in nanoseconds, 9 to 17% off (root of the mean square; H100, 2026-11-26).
+/// What launches take, in nanoseconds, 6 to 8% off, 32 rows of D 128 10% (root of the mean square over 1,800 to 6,800 launches each; H100, 2026-11-26).
 struct Times {
     of_launch: u64,
-    /// A tile of each warp.
+    /// A tile of the warp that has most, and one of a CTA's.
     of_tile: u64,
+    of_cta: u64,
     /// What a team adds, and for each CTA of one.
     of_team: u64,
     of_member: u64,
     /// A CTA's second unit beside these, and each that follows.
     of_second: u64,
     of_next: u64,
+    /// A row of a unit.
+    of_row: u64,
 }
 
 impl Times {
-    const fn new(of_launch: u64, of_tile: u64, of_team: u64, of_member: u64, of_second: u64, of_next: u64) -> Times {
-        Times { of_launch, of_tile, of_team, of_member, of_second, of_next }
+    const fn new(
+        of_launch: u64,
+        (of_tile, of_cta): (u64, u64),
+        (of_team, of_member): (u64, u64),
+        (of_second, of_next): (u64, u64),
+        of_row: u64,
+    ) -> Times {
+        Times { of_launch, of_tile, of_cta, of_team, of_member, of_second, of_next, of_row }
     }
 
     /// Of units of so many rows.
     fn of(head_dim: u32, rows: u32) -> Times {
         match (head_dim, rows) {
-            (64, 8) => Times::new(2600, 1000, 1600, 90, 1000, 470),
-            (64, 16) => Times::new(3210, 1620, 2000, 100, 1690, 1630),
-            (64, _) => Times::new(3980, 2470, 3230, 120, 3890, 3350),
-            (128, 8) => Times::new(3180, 840, 1350, 50, 1880, 1330),
-            (128, 16) => Times::new(3950, 1260, 2750, 40, 3090, 2700),
-            (128, _) => Times::new(5990, 2030, 4350, 0, 8260, 4830),
-            (_, 8) => Times::new(3200, 940, 2500, 60, 3170, 1350),
-            _ => Times::new(5270, 1320, 3370, 90, 5410, 4160),
+            (64, 8) => Times::new(2079, (643, 64), (950, 25), (1005, 1036), 49),
+            (64, 16) => Times::new(2289, (937, 90), (1571, 22), (1368, 1348), 76),
+            (64, _) => Times::new(2923, (937, 178), (1866, 55), (3112, 2739), 76),
+            (128, 8) => Times::new(2184, (606, 44), (749, 32), (1547, 1293), 151),
+            (128, 16) => Times::new(2519, (570, 89), (1611, 77), (1884, 1977), 109),
+            (128, _) => Times::new(2314, (652, 154), (3481, 68), (1886, 847), 207),
+            (_, 8) => Times::new(2335, (331, 76), (1225, 50), (2178, 1195), 210),
+            _ => Times::new(2137, (708, 73), (2332, 146), (1279, 1030), 248),
         }
     }
 }
@@ -74,24 +83,27 @@ fn team_ns(s: &Shape, rows: u32, units: u32, per_unit: u32, team: u32, sms: u32)
     let t = Times::of(s.head_dim, rows);
     let rounds = u64::from(units.div_ceil(units.min(sms / team).max(1)));
     let adding = if team > 1 { t.of_team + t.of_member * u64::from(team) } else { 0 };
-    let unit = u64::from(per_unit.div_ceil(team).div_ceil(WARPS)) * t.of_tile + adding;
+    let tiles = per_unit.div_ceil(team);
+    let of_rows = u64::from(rows.min(s.rows())) * t.of_row;
+    let unit = u64::from(tiles.div_ceil(WARPS)) * t.of_tile + u64::from(tiles) * t.of_cta + of_rows + adding;
     let following = if rounds > 1 { t.of_second + t.of_next * (rounds - 2) } else { 0 };
     let (work, reading) = (rounds * unit, cache_bytes(s) / MEMORY_RATE);
-    t.of_launch + following + work.max(reading) + work.min(reading) / 4 // they hide most of each other
+    t.of_launch + following + work.max(reading) + work.min(reading) / 3 // they hide most of each other
 }
 
-/// How many CTAs work on a unit together: what takes least time, and of equals as many as leave few idle. Each warp has two tiles at least.
+/// How many CTAs work on a unit together: what takes least time, and of equals as many as leave few idle. Each warp has a tile, about.
 fn team_of(s: &Shape, rows: u32, units: u32, per_unit: u32, sms: u32) -> u32 {
-    let most = (per_unit / (2 * WARPS)).max(1).min(sms);
-    // One round of as many as there is room for, or fewer in more rounds.
-    let one_round = most.min(sms / units).max(1);
+    let most = per_unit.div_ceil(WARPS).min(sms);
+    // One round of as many as there is room for, a half, a third or a quarter of that, or fewer in more rounds.
+    let of_one_round = (1..=4).map(|n| most.min(sms / units / n).max(1));
     let order = |team: &u32| {
         let ctas = *team * units.min(sms / *team);
         (team_ns(s, rows, units, per_unit, *team, sms), std::cmp::Reverse(ctas), *team)
     };
     // Many units are even enough without: their counters fit a stream's slot in Python, and parts stay few.
     let fits = |team: &u32| *team == 1 || u64::from(units) * u64::from(*team * (rows / 8)) <= 15 * u64::from(sms);
-    (1..=most.min(16)).chain([one_round]).filter(fits).min_by_key(order).unwrap_or(1)
+    let with_tiles = |team: u32| per_unit.div_ceil(per_unit.div_ceil(team)); // no more of them than have tiles
+    (1..=most.min(16)).chain(of_one_round).map(with_tiles).filter(fits).min_by_key(order).unwrap_or(1)
 }
 
 /// At most `rows` packed rows to a unit, 8, 16 or, up to D 128, 32.

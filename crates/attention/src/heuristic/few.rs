@@ -11,7 +11,7 @@ struct Consumers {
     groups: u32,
     /// A tile of keys.
     of_keys: u64,
-    /// Hundredths of it where the last consumer has no rows.
+    /// Hundredths of it where no consumer but one has rows.
     alone: u64,
     /// A row tile's start and end.
     of_rows: u64,
@@ -50,7 +50,7 @@ impl Consumers {
         MOST_WAYS.min(2 * sms / self.units(s)).min(s.seqlen_k.div_ceil(256)).max(1)
     }
 
-    /// About how long it takes, in nanoseconds: 8 to 12% off over 250 to 1,300 launches each (root of the mean square; H100, 2026-11-26). `step`: tiles of
+    /// About how long it takes, in nanoseconds: 4 to 9% off over 150 to 2,200 launches each (root of the mean square; H100, 2026-11-26). `step`: tiles of
     /// keys at a time.
     fn ns(&self, s: &Shape, ways: u32, sms: u32, step: u32) -> u64 {
         let rounds = u64::from((self.units(s) * ways).div_ceil(sms));
@@ -65,13 +65,21 @@ impl Consumers {
             (_, 1) => 2000,
             _ => 5000,
         };
-        let alone = s.rows() <= 64 * (self.groups - 1);
-        let of_keys = if alone { of_keys * self.alone / 100 } else { of_keys };
         let adding = u64::from(ways > 1) + u64::from(ways > 4) + u64::from(ways > 16);
+        let of_rows = of_rows + apart + adding * self.of_adding;
+        // Consumers without rows, of all but one.
+        let (idle, others) =
+            (u64::from(self.groups - self.groups.min(s.rows().div_ceil(64))), u64::from(self.groups - 1));
+        let (of_keys, of_rows) = if idle > 0 {
+            let percent = (100 * others) - (100 - self.alone) * idle;
+            (of_keys * percent / (100 * others), of_rows * (10 * others - 3 * idle) / (10 * others))
+        } else {
+            (of_keys, of_rows)
+        };
         let percent = if s.mask == Mask::Causal { self.masked } else { 100 };
         let keys = self.busiest(s, ways, sms, step) * of_keys * percent / 175;
         let reading = cache_bytes(s) / MEMORY_RATE;
-        2000 + keys.max(reading) + keys.min(reading) / 8 + rounds * (of_rows + apart + adding * self.of_adding) * 4 / 7
+        2000 + keys.max(reading) + keys.min(reading) / 8 + rounds * of_rows * 4 / 7
     }
 
     /// Tiles of keys of the CTA that has most to do: a list that CTAs take in turn, a key head's row tiles one behind another, the last rows first.
@@ -129,26 +137,26 @@ impl Kernel {
 /// Scales of whole heads, outputs alone: at D 64 forward_f16.cu, elsewhere forward_e4m3.cu.
 const PLAIN: [&[Consumers]; 3] = [
     &[
-        Consumers::new(2, 1170, 74, 2650, 4385, (1170, 2655), 102),
-        Consumers::new(4, 1790, 53, 4635, 5160, (1800, 5055), 103),
+        Consumers::new(2, 1084, 81, 2945, 3570, (1202, 2667), 102),
+        Consumers::new(4, 1801, 47, 4615, 4011, (1805, 4769), 104),
     ],
-    &[Consumers::new(2, 1615, 69, 4730, 5665, (1560, 5005), 107)],
+    &[Consumers::new(2, 1548, 72, 4945, 5131, (1581, 4906), 108)],
     &[
-        Consumers::new(1, 1990, 100, 5245, 7325, (2180, 5155), 104),
-        Consumers::new(2, 3440, 82, 5870, 8105, (3415, 7790), 99),
+        Consumers::new(1, 1910, 100, 5076, 5666, (2145, 4964), 103),
+        Consumers::new(2, 3211, 80, 6945, 7980, (3562, 7197), 98),
     ],
 ];
 
 /// With scales by block: at D 64 forward.cu, elsewhere forward_e4m3.cu.
 const BLOCKS: [&[Consumers]; 3] = [
     &[
-        Consumers::new(2, 2750, 74, 1780, 5120, (2540, 2060), 112),
-        Consumers::new(3, 2870, 71, 3425, 5260, (2820, 3010), 115),
+        Consumers::new(2, 2641, 75, 1983, 4395, (2500, 2194), 114),
+        Consumers::new(3, 2973, 64, 2995, 4672, (2875, 2865), 121),
     ],
-    &[Consumers::new(2, 2150, 68, 3395, 5700, (2130, 3685), 99)],
+    &[Consumers::new(2, 2001, 77, 3661, 5232, (2088, 3888), 100)],
     &[
-        Consumers::new(1, 2490, 100, 3875, 7460, (2510, 4645), 104),
-        Consumers::new(2, 3580, 73, 5775, 8250, (3625, 7300), 98),
+        Consumers::new(1, 2418, 100, 3239, 6142, (2503, 4387), 106),
+        Consumers::new(2, 3365, 83, 6665, 7240, (3494, 7545), 99),
     ],
 ];
 
@@ -157,20 +165,20 @@ const EXACT: Kernel = Kernel {
     file: "forward",
     consumers: [
         &[
-            Consumers::new(2, 1715, 81, 2620, 5185, (1715, 3075), 113),
-            Consumers::new(3, 2065, 70, 4050, 5560, (2030, 4525), 113),
+            Consumers::new(2, 1659, 83, 2913, 4357, (1639, 3402), 112),
+            Consumers::new(3, 2064, 67, 4088, 4284, (1999, 4423), 112),
         ],
-        &[Consumers::new(2, 2035, 83, 4175, 6080, (2115, 4055), 106)],
+        &[Consumers::new(2, 1927, 86, 4314, 5362, (2170, 3942), 107)],
         &[
-            Consumers::new(1, 2135, 100, 5280, 7620, (2295, 5690), 107),
-            Consumers::new(2, 2940, 74, 6650, 8690, (3265, 7495), 103),
+            Consumers::new(1, 2075, 100, 5012, 5979, (2319, 5365), 106),
+            Consumers::new(2, 2734, 79, 6908, 8381, (3309, 7219), 104),
         ],
     ],
 };
 
 /// forward_e4m3.cu with weights linear between powers of two, at D 128: with scales of whole heads, and by block.
-const PLAIN_FAST: [&[Consumers]; 3] = [&[], &[Consumers::new(2, 1395, 65, 3695, 6460, (1370, 4120), 108)], &[]];
-const BLOCKS_FAST: [&[Consumers]; 3] = [&[], &[Consumers::new(2, 1940, 73, 3115, 5925, (1850, 3495), 96)], &[]];
+const PLAIN_FAST: [&[Consumers]; 3] = [&[], &[Consumers::new(2, 1227, 65, 5496, 4798, (1321, 4875), 108)], &[]];
+const BLOCKS_FAST: [&[Consumers]; 3] = [&[], &[Consumers::new(2, 1758, 67, 4106, 4832, (1784, 3946), 98)], &[]];
 
 /// Those that can run it.
 fn kernels(s: &Shape) -> Vec<Kernel> {
