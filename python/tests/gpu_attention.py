@@ -341,6 +341,20 @@ def check_graph():
             y.zero_()
         graph.replay()
         assert all(torch.equal(y, want) for y in out), "calls of one capture"
+    # An eager call makes a new pool for captures to come, also while a stream is captured: which goes on.
+    with torch.cuda.stream(side):
+        held = w.sdpa_fp8(*t)   # so that torch has room for the next result there: its own allocator may ask for none during a capture
+    torch.cuda.synchronize()
+    pools, graph = len(pool.kept), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = [w.sdpa_fp8(*t)]
+        pool.used = _memory._CAPTURED - 1
+        with torch.cuda.stream(side):
+            eager = w.sdpa_fp8(*t)
+        out.append(w.sdpa_fp8(*t))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert len(pool.kept) == pools + 1 and all(torch.equal(y, want) for y in (*out, eager, held)), "a pool made during a capture"
 
 
 def check_streams():

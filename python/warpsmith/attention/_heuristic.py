@@ -164,7 +164,7 @@ MEMORY_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an
 
 
 def decode_team_ns(s, of_rows, units, per_unit, warps, team, sms):
-    """About how long a launch takes, in nanoseconds: 6 to 8% off, 32 rows of D 128 10% (root of the mean square over 1,800 to 6,800 launches each; H100, 2026-11-26)."""
+    """About how long a launch takes, in nanoseconds: 6 to 7% off, 32 rows 8 to 10% (root of the mean square over 1,800 to 7,600 launches each; H100, 2026-11-26)."""
     of_launch, of_tile, of_cta, of_team, of_member, of_second, of_next, of_row = DECODE_NS[s.D, of_rows]
     rounds, tiles = ceil_div(units, max(1, min(units, sms // team))), ceil_div(per_unit, team)
     unit = ceil_div(tiles, warps) * of_tile + tiles * of_cta + min(of_rows, s.group * s.Sq) * of_row + (of_team + of_member * team if team > 1 else 0)
@@ -430,7 +430,7 @@ def few_busiest(s, wgs, ways, sms=SMS, step=1, drawn=False):
 
 
 def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 4 to 9% off over 150 to 2,200 launches each (root of the mean square; H100, 2026-11-26)."""
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 4 to 10% off over 150 to 2,800 launches each (root of the mean square; H100, 2026-11-26)."""
     file, times = kernel or few_kernels(s)[0]
     of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each, masked = times[s.D][wgs]
     rows = s.group * s.Sq

@@ -22,9 +22,10 @@ def like_one(dtype, device, shape):
 
 
 def _zeros(n, device):
-    """Of an int32 tensor, for any stream."""
-    words = torch.zeros(n, dtype=torch.int32, device=device)
-    torch.cuda.current_stream(device).synchronize()
+    """Of an int32 tensor, for any stream; also while other streams are captured."""
+    with _driver.relaxed_capture():
+        words = torch.zeros(n, dtype=torch.int32, device=device)
+        torch.cuda.current_stream(device).synchronize()
     return words
 
 

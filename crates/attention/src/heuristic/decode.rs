@@ -2,7 +2,7 @@
 
 use super::{Choice, MEMORY_RATE, Shape, cache_bytes};
 
-/// What launches take, in nanoseconds, 6 to 8% off, 32 rows of D 128 10% (root of the mean square over 1,800 to 6,800 launches each; H100, 2026-11-26).
+/// What launches take, in nanoseconds, 6 to 7% off, 32 rows 8 to 10% (root of the mean square over 1,800 to 7,600 launches each; H100, 2026-11-26).
 struct Times {
     of_launch: u64,
     /// A tile of the warp that has most, and one of a CTA's.

@@ -50,7 +50,7 @@ impl Consumers {
         MOST_WAYS.min(2 * sms / self.units(s)).min(s.seqlen_k.div_ceil(256)).max(1)
     }
 
-    /// About how long it takes, in nanoseconds: 4 to 9% off over 150 to 2,200 launches each (root of the mean square; H100, 2026-11-26). `step`: tiles of
+    /// About how long it takes, in nanoseconds: 4 to 10% off over 150 to 2,800 launches each (root of the mean square; H100, 2026-11-26). `step`: tiles of
     /// keys at a time.
     fn ns(&self, s: &Shape, ways: u32, sms: u32, step: u32) -> u64 {
         let rounds = u64::from((self.units(s) * ways).div_ceil(sms));
