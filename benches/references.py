@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Which reference a row's weights should have, without a GPU: errors of e4m3 weights over those of FA3 FP8's way, how often a warp stops for new references, and how many warps have peaked rows.
 
-    references.py [--keys 4096,16384] [--factors 1,1.6,2,2.8,4] [--policies 6,7,8,peaked]
+    references.py [--keys 4096,16384] [--factors 1,1.6,2,2.8,4] [--policies 6,7,8,peaked,own]
 
 Scores are normal (times a factor, in nats), V standard normal. FA3 FP8's way: the running maximum weighs 2^8, weights are rounded to e4m3, sums are those before rounding. Ours is forward_e4m3.cu's:
 steps of two tiles, of which the first two always give references; a quarter of the weights rounded to nearest (MUFU), the rest fixed-point codes, which are linear below 2^-6 and 0 below 2^-7; sums of
-the rounded weights. Policies: N: a reference weighs 2^N, and is made anew for a weight beyond 2^8.78. peaked (ships): 2^6, but a warp whose rows are peaked, by the rule of peaked.cuh after the first two steps and
-at 16 tiles (a single row: later too), makes each step's largest weight its reference, 2^8. `stops`: of a warp's steps behind the first two, those in which some of its 16 rows got a new reference.
+the rounded weights. Policies: N: a reference weighs 2^N, and is made anew for a weight beyond 2^8.78. peaked (shipped for a day): 2^6, but a warp whose rows are peaked, by the rule of peaked.cuh after the first two steps and
+at 16 tiles (a single row: later too), makes each step's largest weight its reference, 2^8. own (ships): each step's largest weight is its reference, 2^8, and half of the others are linear between powers of two. `stops`: of a warp's steps behind the first two, those in which some of its 16 rows got a new reference.
 
 Measured on an H100 (docs/attention-accuracy.md), D 128, 4,096 keys, factors 1, 1.6, 2, 2.8, 4: policy 6 1.05, 1.20, 1.44, 1.81, 1.66; peaked 1.05, 0.81, 0.74, 0.70, 0.65 (64 rows here: single heavy ones show). Wants numpy.
 """
@@ -31,6 +31,14 @@ def weights(log2, mufu=2):
     return np.where((group + 1) * mufu // 8 != group * mufu // 8, nearest, codes)
 
 
+def half_linear(log2):
+    """Of eight groups of 16 keys four rounded to nearest, the others linear between powers of two, less what those are too large in the mean."""
+    places = np.clip(8 * (log2 + 7 - 3 / 64), 0, 126)
+    code = np.round(places).astype(int)
+    linear = np.where(code < 8, code * 2.0 ** -9, (8 + code % 8) * 2.0 ** (code // 8 - 10))
+    return np.where(0x4D >> np.arange(log2.shape[1]) // 16 % 8 & 1, weights(log2, 0), linear)
+
+
 def fa3(scores, V):
     reference, o, s = np.full(ROWS, -np.inf), 0, 0
     for j in range(0, scores.shape[1], TILE):
@@ -51,9 +59,9 @@ def peaked(sums, keys):
 
 def ours(scores, V, policy):
     """(output, share of a warp's steps that stop, share of warps that follow at the end)"""
-    value = 6.0 if policy == "peaked" else float(policy)
+    value = 6.0 if policy == "peaked" else 8.0 if policy == "own" else float(policy)
     one = np.full(ROWS, -np.inf)   # the score that weighs 1
-    o, s, follow, stops, steps, ask = 0, np.zeros(ROWS), np.zeros(ROWS, bool), 0, 0, 4
+    o, s, follow, stops, steps, ask = 0, np.zeros(ROWS), np.full(ROWS, policy == "own"), 0, 0, 4
     by_warp = lambda rows: np.repeat(rows.reshape(-1, 16).any(1), 16)
     for j in range(0, scores.shape[1], 2 * TILE):
         x = scores[:, j:j + 2 * TILE]
@@ -66,7 +74,7 @@ def ours(scores, V, policy):
             steps, stops = steps + ROWS, stops + stop.sum()
         new = np.where(follow, top - 8, np.where(stop, np.maximum(one, top - value), one))
         a = np.zeros(ROWS) if j == 0 else 2.0 ** (one - new)
-        one, w = new, weights(x - new[:, None])
+        one, w = new, (half_linear if policy == "own" else weights)(x - new[:, None])
         o, s = o * a[:, None] + w @ V[j:j + 2 * TILE], s * a + w.sum(1)
     return o / s[:, None], stops / max(1, steps), follow.mean()
 
@@ -90,6 +98,6 @@ if __name__ == "__main__":
     numbers = lambda of: lambda text: [of(x) for x in text.split(",")]
     parser.add_argument("--keys", type=numbers(int), default=[4096, 16384])
     parser.add_argument("--factors", type=numbers(float), default=[1, 1.6, 2, 2.8, 4])
-    parser.add_argument("--policies", type=numbers(str), default=["6", "7", "8", "peaked"])
+    parser.add_argument("--policies", type=numbers(str), default=["6", "7", "8", "peaked", "own"])
     a = parser.parse_args()
     main(a.keys, a.factors, a.policies)

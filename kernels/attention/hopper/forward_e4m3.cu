@@ -19,24 +19,20 @@
 //
 // Arithmetic, and its error:
 //   Scores   are f16 pairs (pairs.cuh): half the registers of f32, and beside wgmma with f32 accumulators every instruction at half rate takes 4.0 cycles, beside this 2.2.
-//   Weights  t = sat(b - c s) is (16 - E) / 16 of a weight of 2^(E - 7), y = 4096 - 2048 t = 2048 + 128 E; y's low ten bits are E's four whole and six broken places, and five
-//            places to the left they are a code of 8 bits and eight more: e4m3 of 2^(E - 7), linear between powers of two. What is missing there, 2^f - 1 - f for E's broken part
-//            f, is a parabola within 0.0059: v = a f - b, and v v + d is of such a size that its bits, as f16 below its normal numbers, are what is to be added. So 16 bits of the
-//            exact weight's logarithm (0.13% off, RMS) and half a code's place, whose upper eight are the code: rounded once, as FA3 rounds exact weights. Five and a half
-//            instructions for two weights; the range, 15.75 octaves and what e4m3 has below, ends in a true 0.
-//   WS_FAST: codes linear between powers of two, 2^f as 1 + f: y = 1152 - 128 t is 1024 + 8 E, rounded to a whole number by the very FMA, and its lower byte is the code: two and a half instructions for two weights. 1.9% off
-//   (RMS, where rounding to e4m3 takes 2.6%): relF of normal inputs 1.03 to 1.05 of what it is otherwise. Three consumers over V^T gain most, as they wait for the other pipes else (H100, us): 1x16x16384x128 1,678 instead of 1,967, causal 857 instead of 1,017.
-//   A quarter of the weights goes to the MUFU, in f16 pairs, and is rounded to e4m3 there: it has nothing else to do, and the other pipes have too much. At D 256, of two consumers,
-//   three quarters: 473 us instead of 484 (all 475); without the mask seven eighths (H100: 466 and 467, 464 and 467; 1x8x16384 1,654 and 1,664).
+//   Weights  t = sat(b - c s) is (32 - E) / 32 of a weight of 2^(E - 7), as a code of e4m3, in one of three ways by groups of 16 keys of a tile (WS_PARABOLA, WS_MUFU):
+//     linear    between powers of two, 2^f as 1 + f: y = 1280 - 256 t is 1024 + 8 E, rounded to a whole number by the very FMA, and its lower byte is the code: two and a half instructions for two weights. 4% too large in the mean, 3% of which others
+//               are made, too; 1.7% off beside that (RMS, where rounding to e4m3 takes 2.6%).
+//     parabola  From 1/2 to 1, where no weight is too large, an f16 is a fixed-point number: t's bits are those of 1.0 less 64 E, E's four whole and six broken places, and -32 times them is a code of 8 bits and eight more. What is missing between
+//               powers of two, 2^f - 1 - f, is a parabola within 0.0059: v = a (1 - f) - b, and -v v - d is of such a size that its bits, as f16 below its normal numbers, are what is to be added. So 16 bits of the
+//               exact weight's logarithm (0.13% off, RMS) and half a code's place, whose upper eight are the code: rounded once, as FA3 rounds exact weights. Five and a half instructions.
+//     MUFU      exponentials in f16 pairs, rounded to e4m3: five instructions, two of them on a pipe that has nothing else to do, and best at D 256, where there is time for them.
+//   The range, 15.75 octaves and what e4m3 has below, ends in a true 0. WS_FAST: all linear (but one group at D 128 behind the mask, else ptxas 13.0 serialises some instances, C7511).
 //   Sums     by the product of values: eight rows of ones behind V^T. So they are those of the rounded weights.
 // The tensor core's narrow accumulator never sums over more than two tiles: then it is folded into f32, so the error does not grow with the number of keys.
-// The reference of a row, of weight 2^6, is a past maximum. While a tile's largest weight stays under 2^8.78 it needs no shuffle and no rescaling. Else the row gets a new one, and O
-// is rescaled. The first three or four tiles (causal, up to 1,024 keys: one) give references, whatever they are: the largest weight is exact where it is one. (1,024 keys,
-// no mask: relF 0.5% smaller, 1.5% slower; causal, 4,096: 0.5 to 1% smaller for queries that see 200 to 1,000 keys, 1.7% slower.)
-// Peaked rows (peaked.cuh): from then on the warp's references follow each step's own largest score, down as well, and weigh 2^8: so each step's largest weight is exact, and what is lost is 15 octaves below it, not below the row's
-//   largest. O is rescaled in each step. Where nothing is peaked that costs a comparison; where all is, 5 to 11%, and errors are 0.48 to 0.93 of FA3 FP8's instead of 1.2 to 4.5 times as large (docs/attention-accuracy.md).
-// Limits: a row whose largest logit is beyond 42,000 in magnitude gives NaN. Scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of
-// it count as equal to it or not by chance.
+// References are a step's own: each row's largest score of the step's one or two tiles weighs 2^8, exactly (as FA3 FP8's does: so exact weights are rounded as there), and what a step's products are worth beside the outputs, 2^(reference - r), goes into their folding, an FMA where an addition would be.
+// A fifth of the weights' squared error is the largest weights' (4,096 normal keys): that pays for linear weights, of which there are as many as keep relF at 1.015 of FA3 FP8's. (Of half of the weights 1.0122 to 1.0149 at 4x16x4096x128 where a past maximum as
+// the reference and exact weights had 1.0131; of five eighths 1.018.) Where scores spread, references of each step's own keep small weights from 0 besides: errors are those of exact weights with a running maximum.
+// Limits: scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of it count as equal to it or not by chance.
 // Losers, 4x16x4096x128 on an H200, 2026-11-22, us, full and causal (forward.cu 600 to 614, 368 to 397): two consumers, the next tile's scores asked for under this one's softmax
 //   565 to 572, 333 to 364; two whose values and next scores are asked for together 572 to 592, 340 to 366, in turns or not; the same, and this tile's values under the next one's
 //   softmax 560 to 573, 318 to 354 (and best of all at 16x16x1024 full, 164); three consumers with exponentials linear between powers of two, of 6% more error, 499 to 510, 302;
@@ -45,8 +41,9 @@
 //   weights of the one before 595 to 600; references made of each step's own maxima, outputs folded with a factor, so that the largest weight of every step is exact 559 to 564
 //   (relF 0.985 instead of 1.013 of FA3's); causal by two tiles without steps of one before 339 to 347 (324), 2% faster at 16,384 keys alone. D 256 with two consumers,
 //   4x8x4096: 516 to 583, 301 to 332 (forward.cu 497 to 524, 290 to 298): shared memory bounds both.
-// Losers for peaked rows, H100, 2026-11-26, us (ledger-shapes.md): reference 2^8 with new ones from 2^8.06 on, and all weights by the MUFU where a row's mean is small: errors 1.05 to 1.1, but the second copy of the weights costs
-//   10% wherever nothing is peaked; asking between the maxima and the weights, or before scores are issued, 3 to 6% of four steps of keys; the row tile counted once for slot and phase: 20 descriptors become ordinary registers, 4%.
+// Losers, H100, 2026-11-26, us (ledger-shapes.md): references that are past maxima, new ones by a vote, and another way for warps whose rows are peaked; all weights by the parabola but a quarter or an eighth: 4x16x4096 full, causal 535, 313 (here 490, 263 to 289),
+//   16x16x1024 163, 114 (146, 105), 1x16x16384 2,035, 1,006 (1,780, 940); t from 0 to 1 and one more FMA that makes it a number of fixed point. |v| for v v, a triangle for the parabola and half an instruction less: 494, 287 where the parabola had 517, 292, but
+//   two consumers over V^T 530 instead of 507 and 2.1% more squared error. Half of the weights' exponentials: 485 where the parabola has 484. Values accumulated in f16, which would leave 34 registers more: products take as much power (1,650 TFLOP/s, f32's 1,670), and folding more.
 // Losers, H100, 2026-11-26, us (ledger.md): consumers in turns, two tiles to a step, full 16x16x1024 173 instead of 168, 4x16x4096 539 instead of 532 (32x16x512 97 instead of 104); the last slice of values folded under the next scores,
 //   causal 16x16x1024 121 instead of 112, full C7517; references without branches, five slots of K, row tiles drawn one ahead alike.
 // Losers over V^T, 2026-11-23, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
@@ -60,6 +57,11 @@
 //   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18%; V prefetched into the L2 by the launch that makes V^T, alike.
 // PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
+#ifdef WS_OUT
+#define WS_OUT_CODES (WS_OUT == 2)   // whether outputs may be e4m3
+#else
+#define WS_OUT_CODES 1
+#endif
 #include "params.cuh"
 #include "transpose.cuh"
 
@@ -93,11 +95,12 @@
 #ifndef WS_FAST
 #define WS_FAST 0   // 1: weights linear between powers of two
 #endif
-#ifndef WS_LOOKS
-#define WS_LOOKS (!WS_CAUSAL ? 3 : p.Sk > 1024 ? 4 : 1)   // the row tile's first tiles of keys, in whole steps, whose maxima become the references: the largest weight is exact where it is one
-#endif
+// Of a tile's eight groups of 16 keys, a bit each: whose weights are exact, by the MUFU, and by a parabola. The others are linear between powers of two.
 #ifndef WS_MUFU
-#define WS_MUFU (WS_D != 256 ? 2 : WS_CAUSAL || WS_FEW ? 6 : 7)   // of eight groups of 16 keys, how many go to the MUFU
+#define WS_MUFU (WS_FAST ? 0 : WS_D == 256 ? (WS_CAUSAL ? 0xAA : 0x88) : WS_CAUSAL ? 0x80 : 0)
+#endif
+#ifndef WS_PARABOLA
+#define WS_PARABOLA (WS_FAST ? (WS_CAUSAL && WS_D == 128 ? 0x10 : 0) : WS_D == 256 ? (WS_CAUSAL ? 0x11 : 0x20) : WS_CAUSAL ? 0x0F : WS_PACKED ? 0x4D : 0x5D)
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
@@ -127,13 +130,16 @@ constexpr u32 kFactors = kRecords + 2 * kRecordBytes, kFactorBytes = kFew ? 4 * 
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
-constexpr float kOctaves = 16.0f;
-constexpr float kReference = 3.03125f;   // 16 - E where the code is that of 2^6: half a place of E is added beside the parabola
-constexpr float kUnseen = -4000.0f, kMostOctaves = 6.0e4f;   // 16 times each is an f16
+constexpr float kOctaves = 32.0f;
+constexpr float kReference = 17.046875f;   // 32 - E of a step's largest weight, 2^8, less 3/64: by so much of 0.0575 octaves weights linear between powers of two, 4% too large in the mean, are meant to be
+constexpr float kNone = -1.0e30f;   // r of a row that has seen no key
+constexpr float kFar = 64.0f;       // octaves by which a step's reference may be above r
+constexpr float kNear = 32.0f;      // of b: beyond, f16 has steps of more than half an octave
 
 #include "pairs.cuh"
-#include "peaked.cuh"
 
+// Whether steps of two tiles that hide keys have a loop of their own, so that the others do not jump over 136 instructions (16x16x1024x128 146 us instead of 152; causal 4x16x4096x128 263 instead of 289; without the mask three consumers spill 316 bytes so, at D 256 660, and behind the mask ptxas 13.0 serialises products of e4m3 outputs, C7511).
+constexpr bool kApart = D == 128 && kStep == 2 && (WS_CAUSAL ? WGS == 3 && kPacked && !WS_OUT_CODES : WGS == 2);
 constexpr bool kBothAtOnce = kStep == 1 || WGS == 2;   // products of values
 constexpr i32 kSlices = D / 64, kWays = kSlices > 2 ? 2 : 1;   // of dimensions; accumulators for all but the last
 constexpr i32 kSums = D / 2, kOutputs = kSums + 2;   // a thread's dimensions of two rows, then each row's sum
@@ -151,46 +157,38 @@ WS_DEV void issue_values(float (&t)[N], const u32 (&p)[kTiles][KEYS / 8], const 
     wgmma_commit();
 }
 
-constexpr u32 kLeast = 0x24002400u;   // 2^-6: t of a weight of 2^8.78, 448, the largest that there is
-
 // A pair of weights: each half's upper byte is a code. `one` is 1.0 twice, from a register: as a constant it would make two instructions of one.
 WS_DEV u32 codes(u32 s, u32 c, u32 b, u32 one) {
-    constexpr u32 kMinus2048 = 0xE800E800u, k4096 = 0x6C006C00u;
-    constexpr u32 kA = 0x2EA12EA1u, kB = 0xAED4AED4u;   // v is 0.00647 (f - 0.512 + 1/32): f comes as (1 + f / 16)
-    constexpr u32 kD = 0x00030010u;                      // 16 units of 2^-24, and 13 less in the upper half, as y's shift carries 13 into it
-    const u32 t = fma_sat_f16x2(s, c, b), y = fma_f16x2(t, kMinus2048, k4096);
+    constexpr u32 kA = 0x2EA12EA1u, kB = 0xAEDAAEDAu;   // v is 0.00647 (g - 0.5376), g = 1 - f: g comes as (1 + g / 16)
+    constexpr u32 kD = 0x80378030u;                      // minus 48 units of 2^-24 (with 53 a hidden key would weigh something); the sign, and 7 more in the upper half, are what 32 times 1.0's bits leave
+    const u32 t = fma_sat_f16x2(s, c, b);
     u32 u;
-    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(u) : "r"(y), "r"(0x003F003Fu), "r"(one));
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(u) : "r"(t), "r"(0x003F003Fu), "r"(one));
     const u32 v = fma_f16x2(u, kA, kB);
-    return y * 32 + fma_f16x2(v, v, kD);
+    return t * (0u - 32u) + fma_f16x2(v, neg_f16x2(v), kD);
 }
 
 // Weights from scores, by the negative of c and b in pairs, as operands of the product: p[4 k .. 4 k + 3] is that over keys 32 k to 32 k + 31.
 WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u32 b1) {
-    if (WS_FAST) {
-        constexpr u32 kMinus128 = 0xD800D800u, k1152 = 0x64806480u;
-        auto code = [](u32 x, u32 c, u32 b) { return fma_f16x2(fma_sat_f16x2(x, c, b), kMinus128, k1152); };
-#pragma unroll
-        for (i32 g = 0; g < KEYS / 16; ++g) {
-            p[4 * (g / 2) + 2 * (g % 2)] = __byte_perm(code(s[4 * g], c0, b0), code(s[4 * g + 2], c0, b0), 0x6420);
-            p[4 * (g / 2) + 2 * (g % 2) + 1] = __byte_perm(code(s[4 * g + 1], c1, b1), code(s[4 * g + 3], c1, b1), 0x6420);
-        }
-        return;
-    }
-    constexpr u32 kMinus16 = 0xCC00CC00u, k9 = 0x48844884u;   // log2 of a weight is 9.03125 - 16 t
+    constexpr u32 kMinus256 = 0xDC00DC00u, k1280 = 0x65006500u;
+    constexpr u32 kMinus32 = 0xD000D000u, k25 = 0x4E434E43u;   // log2 of a weight is 25.046875 - 32 t
+    auto linear = [](u32 x, u32 c, u32 b) { return fma_f16x2(fma_sat_f16x2(x, c, b), kMinus256, k1280); };
     u32 one = 0x3C003C00u;
     asm("" : "+r"(one));
-    const u32 m0 = mul_f16x2(c0, kMinus16), m1 = mul_f16x2(c1, kMinus16), n0 = fma_f16x2(b0, kMinus16, k9), n1 = fma_f16x2(b1, kMinus16, k9);
+    const u32 m0 = mul_f16x2(c0, kMinus32), m1 = mul_f16x2(c1, kMinus32), n0 = fma_f16x2(b0, kMinus32, k25), n1 = fma_f16x2(b1, kMinus32, k25);
 #pragma unroll
     for (i32 g = 0; g < KEYS / 16; ++g) {
         u32& row0 = p[4 * (g / 2) + 2 * (g % 2)];
         u32& row1 = p[4 * (g / 2) + 2 * (g % 2) + 1];
-        if ((g + 1) * WS_MUFU / 8 != g * WS_MUFU / 8) {   // spread evenly
+        if (WS_MUFU >> g & 1) {
             row0 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g], m0, n0)), ex2_f16x2(fma_f16x2(s[4 * g + 2], m0, n0)));
             row1 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g + 1], m1, n1)), ex2_f16x2(fma_f16x2(s[4 * g + 3], m1, n1)));
-        } else {
+        } else if (WS_PARABOLA >> g & 1) {
             row0 = __byte_perm(codes(s[4 * g], c0, b0, one), codes(s[4 * g + 2], c0, b0, one), 0x7531);
             row1 = __byte_perm(codes(s[4 * g + 1], c1, b1, one), codes(s[4 * g + 3], c1, b1, one), 0x7531);
+        } else {
+            row0 = __byte_perm(linear(s[4 * g], c0, b0), linear(s[4 * g + 2], c0, b0), 0x6420);
+            row1 = __byte_perm(linear(s[4 * g + 1], c1, b1), linear(s[4 * g + 3], c1, b1), 0x6420);
         }
     }
 }
@@ -218,60 +216,55 @@ WS_DEV i32 own_row(const Work& w, u32 group, u32 thread) { return w.first_row + 
 
 // What a thread keeps of its two rows, and where its group is among the row tile's tiles of keys.
 struct Consumer {
-    float o[kOutputs];
-    u32 c0, c1, b0, b1;   // negative factors of scores, and what their t begins with
-    float step0, step1;   // kBlocks: c without K's scale
-    bool k_there;         // the next tile was seen earlier: a wait costs 80 cycles where there is nothing to wait for
+    float o[kOutputs], r0, r1;   // relative to 2^r, a step's reference, in octaves
+    u32 c0, c1;                  // negative factors of scores
+    float step0, step1;          // kBlocks: c without K's scale
+    bool k_there;                // the next tile was seen earlier: a wait costs 80 cycles where there is nothing to wait for
     u32 record, group, q_desc;
     i32 j;       // tiles so far
     i32 left;    // kAnew: instead of j, those that are left
-    u32 next;    // the tile from which on to ask again whether references are to follow, and kRefers
-    u32 marks;   // kAnew: a bit of each of the next eight tiles, the next one's lowest: whether it is not wholly seen; and in the other three bytes `next`, counted in tiles that are left
-
-    static constexpr u32 kRefers = 0x80000000u;   // every step makes new references: the row tile's first ones, or all
-    WS_DEV_MEMBER bool refers() const { return static_cast<i32>(kAnew ? marks : next) < 0; }
-    WS_DEV_MEMBER bool follows() const { return kAnew ? marks >> 8 == kRefers >> 8 : next == ~0u; }
-    WS_DEV_MEMBER bool is_due() const { return kAnew ? left <= static_cast<i32>(marks >> 8 & 0x7FFFFF) : j >= static_cast<i32>(next & ~kRefers); }
-    // Of so many tiles.
-    WS_DEV_MEMBER void ask_at(i32 tile, i32 tiles, bool refer) {
-        const u32 bit = refer ? kRefers : 0;
-        if (kAnew) marks = (marks & 0xFF) | max(0, tiles - tile) << 8 | bit;
-        else next = tile | bit;
-    }
+    u32 marks;   // kAnew: a bit of each of the next tiles, the next one's lowest: whether it is not wholly seen
 
     WS_DEV_MEMBER void scale_output(float a0, float a1) {
 #pragma unroll
         for (i32 i = 0; i < kSums; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
-        scale_sums(a0, a1);
-    }
-
-    WS_DEV_MEMBER void scale_sums(float a0, float a1) {
         o[kSums] *= a0;
         o[kSums + 1] *= a1;
     }
 
-    WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks = (marks & ~0xFFu) | (marks & 0xFF) >> tiles; }
+    WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks >>= tiles; }
 
-    // One row's new reference, of weight 2^6: or, where references follow the largest score of each step, down as well, 2^8. Then it falls as long as what was summed stays below 2^40.
-    WS_DEV_MEMBER float refer_row(u32 tops, u32 c, u32& b, float sum) const {
-        const float now = first_of(b);
-        return refer(tops, c, b, follows() ? kReference - 2.0f : kReference, follows() && now != kUnseen ? now - (40.0f - lg2(sum)) * (1.0f / kOctaves) : now);
-    }
-
-    // New references of a warp's rows.
-    WS_DEV_MEMBER void refer_rows(u32 top0, u32 top1) {
-        const float a0 = refer_row(top0, c0, b0, o[kSums]), a1 = refer_row(top1, c1, b1, o[kSums + 1]);
-        if (D == 128 || (kAnew ? left < told(record).w.tiles : j > 0)) scale_output(a0, a1);
-        else scale_sums(a0, a1);   // nothing is there yet; but a factor which is no number has to reach the output
-    }
-
-    // Whether a warp's references follow from now on: where its rows are peaked.
-    WS_DEV_MEMBER void ask(const Params& p, const Work& w) {
-        const i32 tiles = kAnew ? told(record).w.tiles : 0, done = kAnew ? tiles - left : j;
-        // The first tile is one that all rows see; without the mask, the one where keys end. PERF: the former asked for with three consumers too, 160 registers are too few (C7511)
-        const i32 hidden = WS_CAUSAL ? (WGS == 3 || done > 1 ? 2 * KEYS : 0) : keys_behind(p, w);
-        const Peaked x = peaked<KEYS>(o[kSums] * 0x1p-6f, o[kSums + 1] * 0x1p-6f, done, hidden, WS_CAUSAL && p.Sk <= 1024 ? 0.0f : 0.5f);
-        ask_at(x.rows ? 0x7FFFFFFF : x.again, tiles, x.rows);
+    // A step's references, by which each row's largest score has t kReference / kOctaves, and what its products are worth beside the outputs so far. The branch is taken by a row tile's first step, and where logits are beyond 700, rise by 44 after it, or
+    // a row sees no key: then scores less their largest are what weights are made of, as b would have no place for their differences.
+    template <i32 kTiles>
+    WS_DEV_MEMBER void refer_rows(Pairs (&s)[kTiles], u32 top0, u32 top1, u32& b0, u32& b1, float& f0, float& f1) {
+        constexpr u32 kReferences = 0x38433843u, kLowest = 0xFBFFFBFFu;   // kReference / kOctaves; -65504
+        u32 top = max_nan_f16x2(__byte_perm(top0, top1, 0x5410), __byte_perm(top0, top1, 0x7632));   // of both rows
+        top = max_nan_f16x2(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+        top = max_nan_f16x2(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
+        const u32 b = fma_f16x2(top, neg_f16x2(__byte_perm(c0, c1, 0x5410)), kReferences);
+        b0 = __byte_perm(b, b, 0x1010), b1 = __byte_perm(b, b, 0x3232);
+        float x0, x1;
+        f32_of_f16x2(b, x0, x1);
+        float d0 = fmaf(x0, kOctaves, -r0), d1 = fmaf(x1, kOctaves, -r1);
+        if (__any_sync(0xFFFFFFFFu, fmaxf(d0, d1) > kFar || fmaxf(fabsf(x0), fabsf(x1)) > kNear)) {
+            top = max_nan_f16x2(top, kLowest);
+            const u32 t0 = __byte_perm(top, top, 0x1010), t1 = __byte_perm(top, top, 0x3232);
+#pragma unroll
+            for (i32 h = 0; h < kTiles; ++h) {
+#pragma unroll
+                for (i32 e = 0; e < KEYS / 4; e += 2) s[h][e] = sub_f16x2(s[h][e], t0), s[h][e + 1] = sub_f16x2(s[h][e + 1], t1);
+            }
+            b0 = b1 = kReferences;
+            f32_of_f16x2(top, x0, x1);
+            x0 = fmaf(x0 * first_of(c0), -kOctaves, kReference), x1 = fmaf(x1 * first_of(c1), -kOctaves, kReference);
+            const bool far0 = x0 - r0 > kFar, far1 = x1 - r1 > kFar;
+            scale_output(far0 ? ex2(r0 - x0) : 1.0f, far1 ? ex2(r1 - x1) : 1.0f);
+            if (far0) r0 = x0;
+            if (far1) r1 = x1;
+            d0 = x0 - r0, d1 = x1 - r1;
+        }
+        f0 = ex2(d0), f1 = ex2(d1);
     }
 
     // So many tiles, not looked at.
@@ -286,13 +279,13 @@ struct Consumer {
 
     // 64 dimensions.
     template <i32 N>
-    WS_DEV_MEMBER void fold(const float (&x)[N], i32 first, float v_scale) {
+    WS_DEV_MEMBER void fold(const float (&x)[N], i32 first, float f0, float f1) {
 #pragma unroll
-        for (i32 i = 0; i < 32; ++i) o[first + i] = kBlocks ? fmaf(x[i], v_scale, o[first + i]) : o[first + i] + x[i];
+        for (i32 i = 0; i < 32; ++i) o[first + i] = fmaf(x[i], i & 2 ? f1 : f0, o[first + i]);
     }
 
     // The next kTiles tiles. clear: the key from which on a mask is wanted. row0: the first of the thread's rows. (kAnew: none is wanted, nor w.)
-    template <i32 kTiles>
+    template <i32 kTiles, bool kHides>
     WS_DEV_MEMBER void step(const Params& p, const Rings& io, Place& n, const Work& w, i32 clear, i32 row0, u32 lane4 LAPS_PARAMETERS) {
         constexpr bool kSingle = kTiles < kStep;
         const Bars& bars = io.bars;
@@ -306,7 +299,6 @@ struct Consumer {
             io.wait_k(n + 1);
             issue_scores(s[kTiles - 1], q_desc, io.k_desc(n + 1));
         }
-        if (is_due()) ask(p, w);   // while the scores are made
         if (kBlocks) {   // while the scores are made
             const float k_scale = load_shared_f32(bars.k_scale(number(n)));
             c0 = factor_pair(step0 * k_scale);
@@ -323,7 +315,7 @@ struct Consumer {
             if (h == 0) LAP(1);
             io.release_k(n + h);
             if (kAnew) {
-                if (marks & 1u << h) {
+                if (kHides && marks & 1u << h) {
                     const Work x = told(record).w;
                     const u32 thread = anew(0);
                     if (kFew) hide_few(s[h], p, x, x.keys_at(x.tiles - left + h), own_row(x, group, thread), thread % 4);
@@ -331,11 +323,13 @@ struct Consumer {
                 }
             } else {
                 const i32 t = w.keys_at(j + h);
-                if ((WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) kFew ? hide_few(s[h], p, w, t, row0, lane4) : hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
+                if (kHides && (WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) kFew ? hide_few(s[h], p, w, t, row0, lane4) : hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
             }
             largest_scores(s[h], h > 0, top0, top1);
         }
-        if (!__all_sync(0xFFFFFFFFu, !refers() && none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) refer_rows(top0, top1);
+        u32 b0, b1;
+        float f0, f1;
+        refer_rows(s, top0, top1, b0, b1, f0, f1);
 #pragma unroll
         for (i32 h = 0; h < kTiles; ++h) {
             weigh(s[h], pr[h], c0, c1, b0, b1);
@@ -348,7 +342,7 @@ struct Consumer {
         u32 vt[kTiles];
 #pragma unroll
         for (i32 h = 0; h < kTiles; ++h) vt[h] = io.vt_desc(n + h);
-        const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f;
+        const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f, g0 = kBlocks ? f0 * v_scale : f0, g1 = kBlocks ? f1 * v_scale : f1;
         // By 64 dimensions: each is folded while the next runs, with the last of which the sums come; or, where that takes too many registers, before.
         // PERF: a step of one where others are of two has fewer accumulators: with as many ptxas 13.0 spills 30 to 90 registers in the loop of two.
         constexpr bool kBoth = kBothAtOnce && !kSingle;
@@ -362,7 +356,7 @@ struct Consumer {
             if (!kBoth) {
                 wgmma_wait<0>();
                 pin(done);
-                fold(done, 32 * i, v_scale);
+                fold(done, 32 * i, g0, g1);
             }
             if (i + 2 < kSlices) {
                 float(&next)[32] = (i + 1) % kSome ? some[(i + 1) % kSome] : first;
@@ -376,16 +370,16 @@ struct Consumer {
             if (kBoth) {
                 wgmma_wait<1>();
                 pin(done);
-                fold(done, 32 * i, v_scale);
+                fold(done, 32 * i, g0, g1);
             }
         }
         wgmma_wait<0>();
         pin(last);
 #pragma unroll
         for (i32 h = 0; h < kTiles; ++h) io.release_vt(now + h);
-        fold(last, D / 2 - 32, v_scale);
-        o[kSums] += last[32];
-        o[kSums + 1] += last[34];
+        fold(last, D / 2 - 32, g0, g1);
+        o[kSums] = fmaf(last[32], f0, o[kSums]);
+        o[kSums + 1] = fmaf(last[34], f1, o[kSums + 1]);
         LAP(4);
     }
 };
@@ -412,7 +406,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const Told x = told(me.record);
         const Work& w = x.w;
         if (w.tiles < 0) break;
-        if (kFew) me.b0 = me.b1 = twice(kUnseen);
+        me.r0 = me.r1 = kNone;
 #pragma unroll
         for (i32 i = 0; i < kOutputs; ++i) me.o[i] = 0.0f;
         bool given = false;   // Q's only room, already
@@ -424,11 +418,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             if (!kOwnQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
             const u32 factors = base + kFactors + q.slot * kFactorBytes + 4 * (group * 64 + 16 * warp);
             prepare_rows(p, x, group_row + 16 * warp, q_at, factors, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
-            me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1), me.b0 = me.b1 = twice(kUnseen);
+            me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1);
             fence_async_shared();
             named_barrier_sync(8 + group, 128);
             me.q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
-            me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear), me.ask_at(WS_LOOKS, w.tiles, true);
+            me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear);
             me.k_there = false;
             LAP(5);
             given = kDeep && mine > 0;
@@ -438,13 +432,17 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     // Of two at a time: an odd one, and one before hidden ones.
 #pragma unroll 1
                     for (i32 singles = kStep == 1 ? mine : hidden > 0 ? 2 - (mine & 1) : mine & 1; singles > 0; --singles) {
-                        me.step<1>(p, io, n, w, clear, row0, lane4 LAPS);
+                        me.step<1, true>(p, io, n, w, clear, row0, lane4 LAPS);
                         if (WS_CAUSAL) me.pass_over(io, n, hidden), hidden = 0;
                     }
                 }
                 if (kStep == 2) {
+                    if (kApart && WS_CAUSAL) {
 #pragma unroll 1
-                    while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2>(p, io, n, w, clear, row0, lane4 LAPS);
+                        while (me.left > 0 && me.marks != 0) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                    } else if (kApart) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);   // the tile where keys end is of the first step
+#pragma unroll 1
+                    while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2, !kApart>(p, io, n, w, clear, row0, lane4 LAPS);
                 }
             } else me.pass_over(io, n, w.tiles);
             few_end_together(p, w);
@@ -455,8 +453,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         q.next();
 
         const u32 thread = anew(own), lane4 = thread % 4;
-        float reference0 = kOctaves * first_of(me.b0), reference1 = kOctaves * first_of(me.b1);
-        if (kFew && (few_without_rows(p, done.w, group) || !few_add(p, done.w, done.head, group, thread, me.o, reference0, reference1))) continue;
+        if (kFew && (few_without_rows(p, done.w, group) || !few_add(p, done.w, done.head, group, thread, me.o, me.r0, me.r1))) continue;
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 1];   // 0 for a row that saw no key
         float f0 = sum0 == 0.0f ? 0.0f : done.v_scale * rcp(sum0), f1 = sum1 == 0.0f ? 0.0f : done.v_scale * rcp(sum1);
         if (kPacked && kBlocks) {   // V's mean

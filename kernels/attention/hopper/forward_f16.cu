@@ -19,20 +19,22 @@
 // Arithmetic, and its error:
 //   Scores   are f16 pairs: half the registers of f32. Each row of Q is multiplied by a power of two, in e4m3 and in place, such that |q| |k|, with |k| at most
 //            448 sqrt(D), stays in f16 (Cauchy, Schwarz); its inverse goes into the row's factor c. A score is off by 2^-11 of itself.
-//   Weights  t = sat(b - c s) is (31 - E) / 31 of a weight of 2^(E - 15), y = 2016 - 992 t = 1024 + 32 E; y's low ten bits are E's five whole and five broken
-//            places, and five places to the left they are the bits of an f16: 2^(E - 15) at whole E, linear between (Schraudolph 1999). Three instructions for two
+//   Weights  t = sat(b - c s) is (64 - E) / 64 of a weight of 2^(E - 15). From 1/2 to 1, where no weight is too large, an f16 is a fixed-point number: t's bits are those of 1.0 less 32 E, E's five whole and five broken
+//            places, and -32 times them, with those of 1.0 taken out, are the bits of an f16: 2^(E - 15) at whole E, linear between (Schraudolph 1999). Two instructions for two
 //            weights, none of them on the MUFU, the one pipe that bounds forward.cu. A weight is 0 to 6% too large, 1.9% RMS once they are normalised, where
-//            e4m3 rounds exact weights by 2.6%.
+//            e4m3 rounds exact weights by 2.6%. (Until 2026-11-26 t was (31 - E) / 31, and a third instruction made a fixed-point number of it: see the losers.)
 //   Values   V is widened to f16 and O += P V accumulates in place, in f32: no folding, as only FP8 products have the narrow accumulator.
 //   Sums     by the same product: eight columns of ones behind V. So weights that are too large weigh in the sum as they do in the output.
-// The reference of a row, b = (15.25 + reference) / 31, is a past maximum, of weight 2^0.75. While a tile's largest weight stays under 2^14 it needs no shuffle and no rescaling (its
+// The reference of a row, b = (48.25 + reference) / 64, is a past maximum, of weight 2^0.75. While a tile's largest weight stays under 2^14 it needs no shuffle and no rescaling (its
 // largest score is 16 three-input maxima of pairs). Else the row gets a new reference, and O is rescaled.
-// What is no number: a score that is none has t 0, counts as too large, and makes its row's sum none. So do scales.
-// Limits: a row whose largest logit is beyond 1.3 million gives NaN, below minus that NaN or 0. A factor too small for f16's last place counts as 0: then all keys weigh the same
-// (scores would differ by 6% of an octave at most). WS_PACKED: it counts as f16's last place, by which scores of codes that are not 0 differ by 0.12 octaves at most.
+// What is no number: a score that is none has t 0, counts as too large, and makes what its row has summed none. So do scales.
+// Limits: a row whose largest logit is beyond 22,000 in magnitude gives NaN (b has steps of 16 octaves there). A factor too small for f16's last place counts as 0: then all keys weigh the same
+// (scores would differ by an eighth of an octave at most, and less than that where the row's codes leave room to scale them down). WS_PACKED: it counts as f16's last place, by which scores of codes that are not 0 differ by a quarter of an octave at most.
 // Losers (4x16x4096 on an H200, 2026-11-22, us; forward.cu 440): scores in f32 and weights by two FMAs and a byte permutation 408; the next tile's scores issued with this one's
 //   values, three consumers, sums by a tree of f16 additions 354; four consumers in this order 323; 104 instead of 112 registers for consumers, and 64 instead of 32 for who widens
 //   305; rows of Q scaled by who widens 314 (here 301), and the first tile later; three consumers 328, two 387.
+//   H100, 2026-11-26: t from 0 to 1 and another FMA that makes it a number of fixed point 293 (291 so), causal 171 (158), 1x32x16384 2,405 (2,256), 2x8x2048 20.4 (19.4). E up to 16 alone, of which t has twice the places: relF 5% smaller, but new references
+//   more often: 302, 161, 2,344, 19.7.
 //   Exact weights, exponentials in f16 by the MUFU, for warps whose rows are peaked (peaked.cuh), H100, 2026-11-26: errors 0.31 to 1.0 of FA3 FP8's instead of 1.1 to 1.5 for queries 2 to 4 times standard normal ones, but both are less than 1% of what the quantiser loses there; such rows 15 to 40%
 //   slower, and all others 1 to 5%, as the sums are asked once in each row tile (2x8x2048 causal 17.2 us instead of 16.3, 16x16x1024 92.1 instead of 89.6).
 // Measured: docs/ledger.md. Comes from: forward.cu.
@@ -91,11 +93,11 @@ constexpr u32 kOnes = (kRecordsEnd + 1023) / 1024 * 1024, kSharedBytes = kAcross
 static_assert(kVStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
-constexpr float kOctaves = 31.0f;
-// 31 - E of a row's reference. Its weight is 2^0.75 and, linear between 1 and 2, 4% too large like weights on average. (With E 15 it would be exact and all others too large: in
+constexpr float kOctaves = 64.0f;
+// 64 - E of a row's reference. Its weight is 2^0.75 and, linear between 1 and 2, 4% too large like weights on average. (With E 15 it would be exact and all others too large: in
 // causal rows of few keys that made relF 4 to 6% larger.)
-constexpr float kReference = 15.25f;
-constexpr float kUnseen = -65504.0f, kMostOctaves = 2.0e6f;
+constexpr float kReference = 48.25f;
+constexpr float kUnseen = -65504.0f, kMostOctaves = 3.2e4f;
 
 #include "pairs.cuh"
 
@@ -133,17 +135,38 @@ WS_DEV u32 values_desc(u32 base, u32 slot) {
     return ((kOnes - kVt) / 16 << 16 | (base + kVt) >> 4) + slot * (kSlot - (kSlot << 16));
 }
 
-// Weights from scores, in place, by the negative of c and b in pairs. An infinite weight, all that t 0 can be, has E 31.
+// Weights from scores, in place, by the negative of c and b in pairs.
 WS_DEV void weigh(Pairs& s, u32 c0, u32 c1, u32 b0, u32 b1) {
-    constexpr u32 kMinus992 = 0xE3C0E3C0u, k2016 = 0x67E067E0u, k1024 = 0x64006400u;   // in f16
+    constexpr u32 kOne = 0x3C003C00u;
 #pragma unroll
     for (i32 e = 0; e < KEYS / 4; ++e) {
         const u32 t = fma_sat_f16x2(s[e], e & 1 ? c1 : c0, e & 1 ? b1 : b0);
-        s[e] = fma_f16x2(t, kMinus992, k2016) * 32 + (0u - k1024 * 32u);   // one multiply-add: what leaves the low half, 32 times 1024's bits, is taken back in the high one
+        s[e] = t * (0u - 32u) + kOne * 32u;   // one multiply-add: halves of kOne - t, which is not below 0 in either, 32 times
     }
 }
 
-constexpr u32 kLeast = 0x2C002C00u;   // 2^-4: t of a weight of 2^14.06, the largest that is taken as it is
+constexpr u32 kLeast = 0x385E385Eu;   // 1/2 + 2^-4.4: t of a weight of 2^14.06, the largest that is taken as it is
+
+// Whether no weight of them is too large: of t at least `least`, in f16, twice. A NaN is too large.
+WS_DEV bool none_too_large(u32 top0, u32 top1, u32 c0, u32 c1, u32 b0, u32 b1, u32 least) {
+    const u32 t = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
+    return ((t - least) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
+}
+
+// One row's new reference, from a thread's largest score and the pairs that weights are made of: that score's t becomes kReference / kOctaves, and b does not fall. Returns what all
+// that was summed before is worth under it: no number where a score is none.
+WS_DEV float raise(u32 tops, u32 c_pair, u32& b_pair) {
+    const float b = first_of(b_pair);
+    float top = first_of(max_nan_f16x2(tops, tops >> 16 | tops << 16));
+    top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
+    top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
+    const float x = top * first_of(c_pair) * -kOctaves;
+    const float want = fmaxf((kReference + x) * (1.0f / kOctaves), b), now = first_of(twice(want));   // still kUnseen where no key is seen. At kMostOctaves f16 has steps of 16 octaves
+    const bool none = x != x || (fabsf(x) > kMostOctaves && x != kNegInf);
+    const float a = none ? __int_as_float(0x7FC00000) : b == kUnseen ? 0.0f : ex2(kOctaves * (b - now));
+    b_pair = twice(now);
+    return a;
+}
 
 // What a thread keeps of its two rows.
 struct Consumer {

@@ -1,10 +1,9 @@
 // Scores in pairs of f16, as forward_f16.cu and forward_e4m3.cu have them: rows of Q scaled so that no score leaves f16, the product,
-// hidden keys, and a row's reference.
+// hidden keys, and the largest.
 //
-// A score's weight is a function of t = sat(b - c s), in pairs: t falls by 1 / kOctaves for each octave, and is kReference / kOctaves for the row's reference, a past maximum.
-// Wants what told.cuh does, kOctaves, kReference, kMostOctaves (of a largest
-// score: beyond, f16 has no b for it) and kUnseen (the b of a row that has seen no key: any score is then too large, and a hidden one weighs 0).
-// What is no number: a score that is none has t 0, and raise says so of its row. So do scales.
+// A score's weight is a function of t = sat(b - c s), in pairs: t falls by 1 / kOctaves for each octave, and is kReference / kOctaves for the row's reference.
+// Wants what told.cuh does, and kOctaves.
+// What is no number: a score that is none has t 0, and is the largest. So do scales.
 #pragma once
 #include "half.cuh"
 #include "softmax.cuh"
@@ -55,12 +54,6 @@ WS_DEV void largest_scores(const Pairs& s, bool more, u32& top0, u32& top1) {
     for (i32 e = more ? 0 : 2; e < KEYS / 4; e += 2) top0 = max_nan_f16x2(top0, s[e]), top1 = max_nan_f16x2(top1, s[e + 1]);
 }
 
-// Whether no weight of them is too large: of t at least `least`, in f16, twice. A NaN is too large.
-WS_DEV bool none_too_large(u32 top0, u32 top1, u32 c0, u32 c1, u32 b0, u32 b1, u32 least) {
-    const u32 t = min_f16x2(fma_sat_f16x2(top0, c0, b0), fma_sat_f16x2(top1, c1, b1));
-    return ((t - least) & 0x80008000u) == 0;   // both at least; a borrow comes from one that is not
-}
-
 // Times the square of |q|: that of |q| 448 sqrt(D) / 65504, with 2% to spare for the norm's rounding.
 constexpr float kScoresInF16 = 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0f);
 
@@ -91,7 +84,9 @@ WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c) {
     norm2 += __shfl_xor_sync(0xFFFFFFFFu, norm2, 1);
     const float need = norm2 * kScoresInF16;   // 4^k is to be at least that. A row that holds a NaN has the largest k
     const i32 octaves = static_cast<i32>(__float_as_uint(need) >> 23) - 127 + 1;   // need < 2^octaves
-    const i32 k = max(-8, min(9, (octaves + 1) >> 1));
+    // Where logits are small it may be more, so that c / kOctaves keeps five bits as f16: two keys' logits of 0.1 octaves would else be up to a quarter off. Not for more bits, as small codes of rows with large ones lose theirs.
+    const i32 precise = kBlocks ? -8 : -20 - (static_cast<i32>(__float_as_uint(c * (1.0f / kOctaves)) >> 23) - 127);
+    const i32 k = max(-8, min(D == 256 ? 10 : 9, max((octaves + 1) >> 1, precise)));   // rows of 448 need as many
     const float step = c * __uint_as_float((127 + k) << 23) * (1.0f / kOctaves);
     const u32 power = !kBlocks && step < 0x1p-25f ? 0 : (15 - k) << 10, by = power | power << 16;
 #pragma unroll
@@ -126,23 +121,3 @@ WS_DEV float max_nan(float a, float b) {
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
     return y;
 }
-
-// One row's new reference, from a thread's largest score and the pairs that weights are made of: that score's t is `reference` / kOctaves, or less where b would fall below `least`. Returns what all
-// that was summed before is worth under it: no number where a score is none.
-WS_DEV float refer(u32 tops, u32 c_pair, u32& b_pair, float reference, float least) {
-    const float b = first_of(b_pair);
-    float top = first_of(max_nan_f16x2(tops, tops >> 16 | tops << 16));
-    top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
-    top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-    const float x = top * first_of(c_pair) * -kOctaves;
-    const float want = fmaxf((reference + x) * (1.0f / kOctaves), least), near = first_of(twice(want));   // still kUnseen where no key is seen
-    // To the nearest f16, or up where that has steps of octaves, as it has of logits in the thousands: no score weighs much more than was meant.
-    const float now = near >= want - 0.3f / kOctaves ? near : first_of(twice(want + fabsf(want) * 0x1.04p-11f));
-    const bool none = x != x || (fabsf(x) > kMostOctaves && x != kNegInf);
-    const float a = none ? __int_as_float(0x7FC00000) : b == kUnseen ? 0.0f : ex2(kOctaves * (b - now));
-    b_pair = twice(now);
-    return a;
-}
-
-// The same where references only rise.
-WS_DEV float raise(u32 tops, u32 c_pair, u32& b_pair) { return refer(tops, c_pair, b_pair, kReference, first_of(b_pair)); }

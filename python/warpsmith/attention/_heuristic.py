@@ -368,7 +368,7 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
 
 # Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where no consumer but one has rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
 # and of a row tile where a CTA has several, whose starts and ends other warps hide; and hundredths of tiles of keys behind the mask. In forward_f16.cu (D 64) and forward_e4m3.cu; in forward.cu, which takes log-sum-exps, too; and with scales by block in forward_e4m3.cu or (D 64) forward.cu.
-FEW = {64: {2: (1084, 81, 2945, 3570, 1202, 2667, 102), 4: (1801, 47, 4615, 4011, 1805, 4769, 104)}, 128: {2: (1548, 72, 4945, 5131, 1581, 4906, 108)}, 256: {1: (1910, 100, 5076, 5666, 2145, 4964, 103), 2: (3211, 80, 6945, 7980, 3562, 7197, 98)}}
+FEW = {64: {2: (1045, 81, 2945, 3570, 1160, 2667, 102), 4: (1715, 47, 4615, 4011, 1720, 4769, 104)}, 128: {2: (1395, 72, 4945, 5131, 1425, 4906, 108)}, 256: {1: (1910, 100, 5076, 5666, 2145, 4964, 103), 2: (3211, 80, 6945, 7980, 3562, 7197, 98)}}
 FEW_EXACT = {64: {2: (1659, 83, 2913, 4357, 1639, 3402, 112), 3: (2064, 67, 4088, 4284, 1999, 4423, 112)}, 128: {2: (1927, 86, 4314, 5362, 2170, 3942, 107)}, 256: {1: (2075, 100, 5012, 5979, 2319, 5365, 106), 2: (2734, 79, 6908, 8381, 3309, 7219, 104)}}
 FEW_BLOCKS = {64: {2: (2641, 75, 1983, 4395, 2500, 2194, 114), 3: (2973, 64, 2995, 4672, 2875, 2865, 121)}, 128: {2: (2001, 77, 3661, 5232, 2088, 3888, 100)}, 256: {1: (2418, 100, 3239, 6142, 2503, 4387, 106), 2: (3365, 83, 6665, 7240, 3494, 7545, 99)}}
 FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1227, 65, 5496, 4798, 1321, 4875, 108)}}, {128: {2: (1758, 67, 4106, 4832, 1784, 3946, 98)}}   # of forward_e4m3.cu with weights linear between powers of two
@@ -555,10 +555,10 @@ def tiny_choices(s, sms=SMS):
 
 
 # Of kernels for many queries: by file, head dimension, consumers, whether over V^T, and whether by one tile of keys, as scales by block want it: cycles of a tile of keys, and of a row tile's start and end, without the mask and behind it.
-MANY = {("forward_f16", 64, 2, False, False): ((1155, 1930), (1200, 2085)), ("forward_f16", 64, 4, False, False): ((1840, 2760), (1915, 2730)),
-        ("forward_e4m3", 128, 2, False, False): ((1600, 3130), (1580, 3815)), ("forward_e4m3", 128, 3, False, False): ((2190, 4070), (2195, 4280)),
+MANY = {("forward_f16", 64, 2, False, False): ((1110, 1930), (1175, 2085)), ("forward_f16", 64, 4, False, False): ((1740, 2760), (1830, 2730)),
+        ("forward_e4m3", 128, 2, False, False): ((1430, 3130), (1450, 3815)), ("forward_e4m3", 128, 3, False, False): ((2060, 4070), (2020, 4280)),
         ("forward_e4m3", 128, 2, False, True): ((2030, 2425), (1990, 3030)), ("forward_e4m3", 128, 3, False, True): ((2800, 3085), (2750, 3335)),
-        ("forward_e4m3", 128, 2, True, False): ((1415, 3215), (1475, 3690)), ("forward_e4m3", 128, 3, True, False): (None, (2005, 4290)),
+        ("forward_e4m3", 128, 2, True, False): ((1350, 3215), (1390, 3690)), ("forward_e4m3", 128, 3, True, False): ((1930, 4000), (1840, 4290)),
         ("forward_e4m3", 128, 2, True, True): ((2080, 2725), (1965, 3480)), ("forward_e4m3", 128, 3, True, True): ((2665, 3550), (2580, 4030)),
         ("forward_e4m3", 256, 2, True, False): ((2520, 5945), (2485, 5890)),
         ("forward", 64, 2, False, False): (None, (1970, 2205)), ("forward", 64, 3, False, False): ((2145, 2925), (2330, 2765)), ("forward", 64, 4, False, False): ((2860, 4060), (2755, 3505)),
@@ -580,7 +580,7 @@ def many_kernels(s, sms=SMS):
         found = [("forward", wgs, False, one and not s.packed) for wgs in ((2, 3, 4) if s.causal else (3, 4))] if s.lse or not (s.plain or s.packed) else [("forward_f16", wgs, False, False) for wgs in (2, 4)]
     elif s.D == 128 and not s.lse:
         found = [("forward_e4m3", wgs, made, by_one) for by_one in sorted({one, True}) for made in (False, True) for wgs in (2, 3)]
-        found = [x for x in found if (one or not x[3] or x[1:3] == (2, False) and not drawn(s, 2, sms)) and (x[1:] != (3, True, False) or s.causal or s.fast)]
+        found = [x for x in found if (one or not x[3] or x[1:3] == (2, False) and not drawn(s, 2, sms))]
         if not one:
             found.append(("forward", 3, False, False))
     else:

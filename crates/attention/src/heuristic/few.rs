@@ -137,10 +137,10 @@ impl Kernel {
 /// Scales of whole heads, outputs alone: at D 64 forward_f16.cu, elsewhere forward_e4m3.cu.
 const PLAIN: [&[Consumers]; 3] = [
     &[
-        Consumers::new(2, 1084, 81, 2945, 3570, (1202, 2667), 102),
-        Consumers::new(4, 1801, 47, 4615, 4011, (1805, 4769), 104),
+        Consumers::new(2, 1045, 81, 2945, 3570, (1160, 2667), 102),
+        Consumers::new(4, 1715, 47, 4615, 4011, (1720, 4769), 104),
     ],
-    &[Consumers::new(2, 1548, 72, 4945, 5131, (1581, 4906), 108)],
+    &[Consumers::new(2, 1395, 72, 4945, 5131, (1425, 4906), 108)],
     &[
         Consumers::new(1, 1910, 100, 5076, 5666, (2145, 4964), 103),
         Consumers::new(2, 3211, 80, 6945, 7980, (3562, 7197), 98),
