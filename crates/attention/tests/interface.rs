@@ -88,10 +88,10 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
         (Problem::dense(1, 8, 2, 2000, 2000, 64), "forward_f16_d64_wgs2_causal0_out0", "forward_d64"),
         (
             Problem::dense(4, 16, 16, 4096, 4096, 128),
-            "forward_e4m3_d128_wgs2_causal0_packed1_blocks0_out0",
+            "forward_e4m3_d128_wgs3_causal0_packed1_blocks0_out0",
             "forward_d128_wgs3_causal0_keep0_poly0_packed1_blocks0_out0",
         ),
-        (Problem::dense(4, 16, 16, 2900, 4096, 128), "forward_e4m3_d128_wgs3_causal0_out0", "forward_d128"),
+        (Problem::dense(4, 16, 16, 1500, 4096, 128), "forward_e4m3_d128_wgs3_causal0_out0", "forward_d128"),
         (Problem::dense(1, 8, 8, 2000, 2000, 128), "forward_e4m3_d128_wgs2_causal0_out0", "forward_d128"),
         (
             Problem::dense(4, 16, 16, 4096, 4096, 256),
