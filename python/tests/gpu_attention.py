@@ -152,6 +152,39 @@ def of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, kinds, dists):
             or judge(out, None, beside.double() * (out_scale or 1.0), want_lse, out_scale)), case
 
 
+def for_many(s):
+    """Every kernel for many queries that the package carries for a call, whichever is thought to be the fastest."""
+    h = w._heuristic
+    for file, wgs, made, by_one in h.many_kernels(s):
+        yield h.choose_forward_f16(s, wgs) if file == "forward_f16" else h.choose_forward_e4m3(s, wgs, made, by_one=by_one) if file == "forward_e4m3" else h.choose_forward(s, wgs, made)
+
+
+def far_case(r, g):
+    """Logits of up to 100,000, which rise or fall with the keys, or of which a single one is far above the others: no row may be lost, by any kernel for many queries. Keys are levels of one direction, so that equal codes have equal scores and
+    others are far apart, however coarse scores are."""
+    D, causal = r.choice((64, 128, 128, 256)), r.random() < 0.4
+    B, Hkv, group = r.choice((1, 2)), r.choice((1, 2)), r.choice((1, 2))
+    Sq, Sk = r.randint(65, 500), r.choice((256 * r.randint(1, 8), r.randint(1, 2500)))
+    what, spread = r.choice(("rising", "falling", "any", "needle")), 10 ** r.uniform(0.5, 4 if D == 64 else 5)
+    level = torch.rand(B, Hkv, Sk, device=dev, generator=g) * 2 - 1
+    if what in ("rising", "falling"):
+        level = level.sort(descending=what == "falling")[0]
+    elif what == "needle":
+        level = level * 0.1
+        level[..., r.choice((0, Sk - 1, r.randrange(Sk)))] = 1.0
+    sign = torch.randn(D, device=dev, generator=g).sign()
+    q = ((1 + torch.rand(B, Hkv * group, Sq, 1, device=dev, generator=g)) * sign).to(E4)
+    k, v = (448 * level[..., None] * sign).to(E4), torch.randn(B, Hkv, Sk, D, device=dev, generator=g).to(E4)
+    scale, one = spread / (448 * D), torch.ones((), device=dev)
+    want, want_lse = oracle(*(x.double() for x in (q, k, v)), causal, scale)
+    s = w._heuristic.Shape(B, Hkv * group, Hkv, Sq, Sk, D, causal)
+    for c in (w._heuristic.choose(s), *for_many(s)):
+        why = judge(w.sdpa_fp8(q, k, v, one, one, one, causal=causal, softmax_scale=scale, _choice=lambda _: c), None, want, want_lse, limit=0.8 if c.file == "forward" else 0.1)   # whose scores of a new maximum come by other products: equal ones are 2^-13 of themselves apart
+        if why:
+            return f"{c.name}: {why}", (B, Hkv, group, Sq, Sk, D, causal, what, round(spread, 1))
+    return None, None
+
+
 def transposed(v):
     """The bytes of V^T in whole tiles of 128 keys, in the order that transpose.cuh states, by torch."""
     keys = torch.tensor([2 * (p // 4) + (0, 1, 8, 9)[p % 4] for p in range(16)], device=v.device)   # the key at each position of 16
@@ -281,7 +314,7 @@ def dropin_case(r, g):
     return None if out.dtype == dtype and out.shape == want.shape and rel < (0.08 if Sq > 1 else 0.13) else f"{out.dtype}, relF {rel:.4f}", (D, group, Sq, Sk, causal, dtype)
 
 
-CASES = dict(dense=dense_case, f16=f16_case, few=few_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, wide=wide_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
+CASES = dict(dense=dense_case, f16=f16_case, few=few_case, far=far_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, wide=wide_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
 
 
 def check_graph():

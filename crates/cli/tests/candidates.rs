@@ -220,15 +220,15 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
             PLAIN,
             "groups of queries, ragged tiles",
             &["--shapes", "2x4x2x24x72x128,1x6x2x40x150x128", "--scales", "head,tensor", "--sweep"],
-            32,
+            40,
         ),
         (
             PLAIN,
             "queries that see nothing, row tiles that see nothing, consumers that see none of a row tile's keys",
             &["--shapes", "2x2x1x80x48x128,1x3x1x270x40x128,1x12x2x192x100x128", "--sweep"],
-            24,
+            30,
         ),
-        (PLAIN, "row tiles that straddle the mask's edge", &["--shapes", "1x2x1x300x700x128", "--sweep"], 8),
+        (PLAIN, "row tiles that straddle the mask's edge", &["--shapes", "1x2x1x300x700x128", "--sweep"], 10),
         (
             PLAIN,
             "a key far above all before, outliers, equal keys; rings of buffers come round",
@@ -268,7 +268,7 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
 #[test]
 fn the_kernel_over_transposed_values_is_right_on_plain_products() {
     const TRANSPOSED: &str = "gate_any_forward_e4m3_transposed_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 6] = [
+    let rows: [(&str, &str, &[&str], usize); 8] = [
         (
             TRANSPOSED,
             "groups of queries, ragged tiles, queries and row tiles that see nothing",
@@ -290,9 +290,30 @@ fn the_kernel_over_transposed_values_is_right_on_plain_products() {
         ),
         (
             TRANSPOSED,
-            "two and three consumers, an odd number of tiles, rows that see nothing",
-            &["--shapes", "2x2x1x150x200x128,1x3x1x200x40x128,1x1x1x70x300x128", "--sweep"],
-            18,
+            "two and three consumers, any share of linear weights, rows that see nothing",
+            &["--shapes", "2x2x1x150x200x128,1x3x1x200x40x128", "--sweep"],
+            20,
+        ),
+        (
+            TRANSPOSED,
+            "steps by the loop without branches for far scores, and such that leave it",
+            &[
+                "--shapes",
+                "1x1x1x70x300x128,1x1x1x70x512x128",
+                "--dist",
+                "normal,needles",
+                "--mask",
+                "none",
+                "--config",
+                "three",
+            ],
+            4,
+        ),
+        (
+            TRANSPOSED,
+            "fewer linear weights at 256 dimensions",
+            &["--shapes", "1x1x1x70x512x256", "--dist", "normal", "--mask", "none", "--config", "short_two"],
+            1,
         ),
         (
             TRANSPOSED,

@@ -70,7 +70,7 @@
 #define WS_SERIAL 0   // a tile's keys in halves, one after the other in the same registers: room for four consumers at D 64
 #endif
 #ifndef WS_LOOKS
-#define WS_LOOKS 1   // tiles of a row tile whose maxima become the references: 2 makes short rows more accurate
+#define WS_LOOKS (WS_CAUSAL && !WS_SERIAL ? 3 : 1)   // tiles of a row tile whose maxima become the references: more make short rows more accurate
 #endif
 #ifndef WS_TRACE
 #define WS_TRACE 0
@@ -199,7 +199,7 @@ struct Consumer {
     // Whether a warp's rows are peaked.
     WS_DEV_MEMBER void ask(const Params& p, const Work& w, i32 done) {
         const float all0 = quad_sum(sum0), all1 = quad_sum(sum1);
-        const Peaked x = peaked<KEYS>(unseen0() ? 0.0f : 0.125f * all0, unseen1() ? 0.0f : 0.125f * all1, done, !WS_CAUSAL ? keys_behind(p, w) : done > 1 ? 2 * KEYS : 0, WS_LOOKS == 1 ? -0.3f : 0.2f);   // 0.2 octaves to spare
+        const Peaked x = peaked<KEYS>(unseen0() ? 0.0f : 0.125f * all0, unseen1() ? 0.0f : 0.125f * all1, done, !WS_CAUSAL ? keys_behind(p, w) : done > 1 ? 2 * KEYS : 0, WS_LOOKS == 1 ? -0.3f : WS_LOOKS == 2 ? 0.2f : 0.5f);   // 0.2 octaves to spare
         next = x.rows ? kBegins : x.again;
     }
 

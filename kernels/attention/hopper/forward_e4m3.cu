@@ -13,6 +13,7 @@
 //     warps 0, 1: v_full, vt_empty -> ldmatrix, permute, stmatrix -> vt_full (and v_empty)
 //     WS_PACKED:  V^T is there (pack_kv, transpose.cu), and nobody transposes: warp 2: vt_empty -> TMA V^T -> vt_full. WS_WIDEQ: Q by the consumers, from bf16 or f16 (queries.cuh)
 //     consumers:  q_full, q_raw -> rows of Q scaled | k_full -> S = Q K^T -> k_empty | codes of weights | vt_full -> T = P V -> vt_empty | O = O + T
+//   Where rows cannot come far above their first step's largest score (a bound from the norm of Q's row and keys of 448), nor keys be hidden, steps go without the branches for that: a loop of their own (kLean).
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all rows see, which comes
 //   before all. Where V's scale is one, a step is two tiles: half of the folding and of the barriers; the second tile's scores are made while the largest of the first is looked for.
 //   Behind the mask steps of one tile come first, where the tiles that a consumer sees are odd or some are hidden from it (4x16x4096x128 causal 338 to 353 us by one tile, 324 to 337 so).
@@ -30,8 +31,8 @@
 //   Sums     by the product of values: eight rows of ones behind V^T. So they are those of the rounded weights.
 // The tensor core's narrow accumulator never sums over more than two tiles: then it is folded into f32, so the error does not grow with the number of keys.
 // References are a step's own: each row's largest score of the step's one or two tiles weighs 2^8, exactly (as FA3 FP8's does: so exact weights are rounded as there), and what a step's products are worth beside the outputs, 2^(reference - r), goes into their folding, an FMA where an addition would be.
-// A fifth of the weights' squared error is the largest weights' (4,096 normal keys): that pays for linear weights, of which there are as many as keep relF at 1.015 of FA3 FP8's. (Of half of the weights 1.0122 to 1.0149 at 4x16x4096x128 where a past maximum as
-// the reference and exact weights had 1.0131; of five eighths 1.018.) Where scores spread, references of each step's own keep small weights from 0 besides: errors are those of exact weights with a running maximum.
+// A fifth of the weights' squared error is the largest weights' (4,096 normal keys): that pays for linear weights, of which there are as many as keep relF at 1.015 of FA3 FP8's. Of half of the weights 1.0261, 1.0205, 1.0141, 1.0109, 1.003 over 512, 1,024, 2,048, 4,096,
+// 16,384 keys (means of 12 draws, each 0.002 off; an eighth more or less is 0.006): so fewer are where keys are few (WS_SHORT: a quarter), and the first 256 keys of two consumers have none (1.011 over 512 to 1,024). Where scores spread, references of each step's own keep small weights from 0 besides: errors are those of exact weights with a running maximum.
 // Limits: scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of it count as equal to it or not by chance.
 // Losers, 4x16x4096x128 on an H200, 2026-11-22, us, full and causal (forward.cu 600 to 614, 368 to 397): two consumers, the next tile's scores asked for under this one's softmax
 //   565 to 572, 333 to 364; two whose values and next scores are asked for together 572 to 592, 340 to 366, in turns or not; the same, and this tile's values under the next one's
@@ -44,6 +45,9 @@
 // Losers, H100, 2026-11-26, us (ledger-shapes.md): references that are past maxima, new ones by a vote, and another way for warps whose rows are peaked; all weights by the parabola but a quarter or an eighth: 4x16x4096 full, causal 535, 313 (here 490, 263 to 289),
 //   16x16x1024 163, 114 (146, 105), 1x16x16384 2,035, 1,006 (1,780, 940); t from 0 to 1 and one more FMA that makes it a number of fixed point. |v| for v v, a triangle for the parabola and half an instruction less: 494, 287 where the parabola had 517, 292, but
 //   two consumers over V^T 530 instead of 507 and 2.1% more squared error. Half of the weights' exponentials: 485 where the parabola has 484. Values accumulated in f16, which would leave 34 registers more: products take as much power (1,650 TFLOP/s, f32's 1,670), and folding more.
+// Loops, three consumers over V^T, 4x16x4096, 8x16x2048, 16x16x1024, 1x16x16384, H100, 2026-11-26, us: one for all steps 500, 270, 172, 1,790; where no keys can be hidden 478 to 497, 263, 167, 1,690 to 1,790, by shares of linear weights or chance; without the branch for far logits, too, and nothing in its place
+//   456 to 466, 254, 161, 1,666; two loops (here) 466 to 475, 259, 164, 1,719; two loops the first of which runs each row tile's first step 475, 266, 170 (with exact weights there 480, 269, 175): instructions of both are read anew for each row tile. Two consumers 2 to 5% slower so, but over 512 keys 2% faster; behind the
+//   mask 1% faster over V^T, serialised (C7511) over rows of V. Five eighths linear 457 to 463, 255, 162, 1,699, but relF 1.017 of FA3 FP8's over 4,096 keys; six eighths alike.
 // Losers, H100, 2026-11-26, us (ledger.md): consumers in turns, two tiles to a step, full 16x16x1024 173 instead of 168, 4x16x4096 539 instead of 532 (32x16x512 97 instead of 104); the last slice of values folded under the next scores,
 //   causal 16x16x1024 121 instead of 112, full C7517; references without branches, five slots of K, row tiles drawn one ahead alike.
 // Losers over V^T, 2026-11-23, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
@@ -95,12 +99,29 @@
 #ifndef WS_FAST
 #define WS_FAST 0   // 1: weights linear between powers of two
 #endif
+#ifndef WS_SHORT
+#define WS_SHORT 0   // without the mask, over so few keys that fewer weights may be linear (a first step of two consumers has none: more than three have room for)
+#endif
 // Of a tile's eight groups of 16 keys, a bit each: whose weights are exact, by the MUFU, and by a parabola. The others are linear between powers of two.
 #ifndef WS_MUFU
 #define WS_MUFU (WS_FAST ? 0 : WS_D == 256 ? (WS_CAUSAL ? 0xAA : 0x88) : WS_CAUSAL ? 0x80 : 0)
 #endif
 #ifndef WS_PARABOLA
-#define WS_PARABOLA (WS_FAST ? (WS_CAUSAL && WS_D == 128 ? 0x10 : 0) : WS_D == 256 ? (WS_CAUSAL ? 0x11 : 0x20) : WS_CAUSAL ? 0x0F : WS_PACKED ? 0x4D : 0x5D)
+#if WS_FAST
+#define WS_PARABOLA (WS_CAUSAL && WS_D == 128 ? 0x10 : 0)
+#elif WS_D == 256
+#define WS_PARABOLA (WS_CAUSAL ? 0x11 : WS_FEW || WS_SHORT ? 0x62 : 0x20)
+#elif WS_CAUSAL
+#define WS_PARABOLA 0x0F
+#elif WS_SHORT
+#define WS_PARABOLA 0xDD
+#elif WS_BLOCKS
+#define WS_PARABOLA (WS_PACKED ? 0x4D : 0x5D)
+#elif WS_WGS == 2
+#define WS_PARABOLA (WS_PACKED ? 0x3E : 0xB6)
+#else
+#define WS_PARABOLA (WS_PACKED ? 0x33 : 0x5D)
+#endif
 #endif
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
@@ -134,9 +155,20 @@ constexpr float kOctaves = 32.0f;
 constexpr float kReference = 17.046875f;   // 32 - E of a step's largest weight, 2^8, less 3/64: by so much of 0.0575 octaves weights linear between powers of two, 4% too large in the mean, are meant to be
 constexpr float kNone = -1.0e30f;   // r of a row that has seen no key
 constexpr float kFar = 64.0f;       // octaves by which a step's reference may be above r
-constexpr float kNear = 32.0f;      // of b: beyond, f16 has steps of more than half an octave
+constexpr float kSteep = 32.0f;     // of b: beyond, f16 has steps of more than half an octave
+constexpr bool kLean = kStep == 2 && !WS_CAUSAL && !kFew && (WGS == 3 || D == 256);   // whether rows whose scores cannot come far have a loop of their own
+constexpr float kAbove = kLean ? 104.0f : 0.0f;   // octaves that r is above the step's reference that it is made from: what lies as far below is lost in f32 beside it
+constexpr float kReach = 900.0f;    // of scores, octaves: b is not too steep
+constexpr float kRise = 88.0f;      // of references above r, octaves: by so many outputs over a million keys are within f32
 
 #include "pairs.cuh"
+
+// Whether all threads at a barrier say so, which the compiler knows to be the same in a warp.
+WS_DEV bool all_say(u32 id, u32 threads, bool say) {
+    u32 y;
+    asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; bar.red.and.pred p, %1, %2, p; selp.u32 %0, 1, 0, p;}" : "=r"(y) : "r"(id), "r"(threads), "r"(static_cast<u32>(say)) : "memory");
+    return __shfl_sync(0xFFFFFFFFu, y, 0) != 0;
+}
 
 // Whether steps of two tiles that hide keys have a loop of their own, so that the others do not jump over 136 instructions (16x16x1024x128 146 us instead of 152; causal 4x16x4096x128 263 instead of 289; without the mask three consumers spill 316 bytes so, at D 256 660, and behind the mask ptxas 13.0 serialises products of e4m3 outputs, C7511).
 constexpr bool kApart = D == 128 && kStep == 2 && (WS_CAUSAL ? WGS == 3 && kPacked && !WS_OUT_CODES : WGS == 2);
@@ -168,7 +200,8 @@ WS_DEV u32 codes(u32 s, u32 c, u32 b, u32 one) {
     return t * (0u - 32u) + fma_f16x2(v, neg_f16x2(v), kD);
 }
 
-// Weights from scores, by the negative of c and b in pairs, as operands of the product: p[4 k .. 4 k + 3] is that over keys 32 k to 32 k + 31.
+// Weights from scores, by the negative of c and b in pairs, as operands of the product: p[4 k .. 4 k + 3] is that over keys 32 k to 32 k + 31. kExact: none linear.
+template <bool kExact>
 WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u32 b1) {
     constexpr u32 kMinus256 = 0xDC00DC00u, k1280 = 0x65006500u;
     constexpr u32 kMinus32 = 0xD000D000u, k25 = 0x4E434E43u;   // log2 of a weight is 25.046875 - 32 t
@@ -183,7 +216,7 @@ WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u3
         if (WS_MUFU >> g & 1) {
             row0 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g], m0, n0)), ex2_f16x2(fma_f16x2(s[4 * g + 2], m0, n0)));
             row1 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g + 1], m1, n1)), ex2_f16x2(fma_f16x2(s[4 * g + 3], m1, n1)));
-        } else if (WS_PARABOLA >> g & 1) {
+        } else if (kExact || WS_PARABOLA >> g & 1) {
             row0 = __byte_perm(codes(s[4 * g], c0, b0, one), codes(s[4 * g + 2], c0, b0, one), 0x7531);
             row1 = __byte_perm(codes(s[4 * g + 1], c1, b1, one), codes(s[4 * g + 3], c1, b1, one), 0x7531);
         } else {
@@ -234,9 +267,9 @@ struct Consumer {
 
     WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks >>= tiles; }
 
-    // A step's references, by which each row's largest score has t kReference / kOctaves, and what its products are worth beside the outputs so far. The branch is taken by a row tile's first step, and where logits are beyond 700, rise by 44 after it, or
-    // a row sees no key: then scores less their largest are what weights are made of, as b would have no place for their differences.
-    template <i32 kTiles>
+    // A step's references, by which each row's largest score has t kReference / kOctaves, and what its products are worth beside the outputs so far. The branch is taken by a row tile's first step, and where logits are beyond 700, rise by 44 after it (kLean: 116), or
+    // a row sees no key: then scores less their largest are what weights are made of, as b would have no place for their differences. kNear: nothing of that can be but the first step.
+    template <bool kNear, i32 kTiles>
     WS_DEV_MEMBER void refer_rows(Pairs (&s)[kTiles], u32 top0, u32 top1, u32& b0, u32& b1, float& f0, float& f1) {
         constexpr u32 kReferences = 0x38433843u, kLowest = 0xFBFFFBFFu;   // kReference / kOctaves; -65504
         u32 top = max_nan_f16x2(__byte_perm(top0, top1, 0x5410), __byte_perm(top0, top1, 0x7632));   // of both rows
@@ -246,8 +279,9 @@ struct Consumer {
         b0 = __byte_perm(b, b, 0x1010), b1 = __byte_perm(b, b, 0x3232);
         float x0, x1;
         f32_of_f16x2(b, x0, x1);
+        if (kNear && r0 == kNone) r0 = fmaf(x0, kOctaves, kAbove), r1 = fmaf(x1, kOctaves, kAbove);
         float d0 = fmaf(x0, kOctaves, -r0), d1 = fmaf(x1, kOctaves, -r1);
-        if (__any_sync(0xFFFFFFFFu, fmaxf(d0, d1) > kFar || fmaxf(fabsf(x0), fabsf(x1)) > kNear)) {
+        if (!kNear && __any_sync(0xFFFFFFFFu, fmaxf(d0, d1) > kFar || fmaxf(fabsf(x0), fabsf(x1)) > kSteep)) {
             top = max_nan_f16x2(top, kLowest);
             const u32 t0 = __byte_perm(top, top, 0x1010), t1 = __byte_perm(top, top, 0x3232);
 #pragma unroll
@@ -259,9 +293,10 @@ struct Consumer {
             f32_of_f16x2(top, x0, x1);
             x0 = fmaf(x0 * first_of(c0), -kOctaves, kReference), x1 = fmaf(x1 * first_of(c1), -kOctaves, kReference);
             const bool far0 = x0 - r0 > kFar, far1 = x1 - r1 > kFar;
-            scale_output(far0 ? ex2(r0 - x0) : 1.0f, far1 ? ex2(r1 - x1) : 1.0f);
-            if (far0) r0 = x0;
-            if (far1) r1 = x1;
+            const float n0 = kLean ? x0 + kAbove : x0, n1 = kLean ? x1 + kAbove : x1;
+            scale_output(far0 ? ex2(r0 - n0) : 1.0f, far1 ? ex2(r1 - n1) : 1.0f);
+            if (far0) r0 = n0;
+            if (far1) r1 = n1;
             d0 = x0 - r0, d1 = x1 - r1;
         }
         f0 = ex2(d0), f1 = ex2(d1);
@@ -284,8 +319,8 @@ struct Consumer {
         for (i32 i = 0; i < 32; ++i) o[first + i] = fmaf(x[i], i & 2 ? f1 : f0, o[first + i]);
     }
 
-    // The next kTiles tiles. clear: the key from which on a mask is wanted. row0: the first of the thread's rows. (kAnew: none is wanted, nor w.)
-    template <i32 kTiles, bool kHides>
+    // The next kTiles tiles. clear: the key from which on a mask is wanted. row0: the first of the thread's rows. (kAnew: none is wanted, nor w.) kExact: no weights are linear. kNear: refer_rows.
+    template <i32 kTiles, bool kHides, bool kExact = false, bool kNear = false>
     WS_DEV_MEMBER void step(const Params& p, const Rings& io, Place& n, const Work& w, i32 clear, i32 row0, u32 lane4 LAPS_PARAMETERS) {
         constexpr bool kSingle = kTiles < kStep;
         const Bars& bars = io.bars;
@@ -329,10 +364,10 @@ struct Consumer {
         }
         u32 b0, b1;
         float f0, f1;
-        refer_rows(s, top0, top1, b0, b1, f0, f1);
+        refer_rows<kNear>(s, top0, top1, b0, b1, f0, f1);
 #pragma unroll
         for (i32 h = 0; h < kTiles; ++h) {
-            weigh(s[h], pr[h], c0, c1, b0, b1);
+            weigh<kExact>(s[h], pr[h], c0, c1, b0, b1);
             pin(pr[h]);
         }
         LAP(2);
@@ -417,10 +452,13 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const u32 q_at = base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch;
             if (!kOwnQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
             const u32 factors = base + kFactors + q.slot * kFactorBytes + 4 * (group * 64 + 16 * warp);
-            prepare_rows(p, x, group_row + 16 * warp, q_at, factors, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
+            const float reach = prepare_rows(p, x, group_row + 16 * warp, q_at, factors, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
             me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1);
+            const u32 reaches = kLean ? __reduce_max_sync(0xFFFFFFFFu, __float_as_uint(reach)) : 0;   // of the warp's rows; what is no number is above all
             fence_async_shared();
-            named_barrier_sync(8 + group, 128);
+            bool near = false;
+            if (kLean) near = all_say(8 + group, 128, __uint_as_float(reaches) <= kReach);
+            else named_barrier_sync(8 + group, 128);
             me.q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear);
             me.k_there = false;
@@ -440,9 +478,27 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     if (kApart && WS_CAUSAL) {
 #pragma unroll 1
                         while (me.left > 0 && me.marks != 0) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);
-                    } else if (kApart) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);   // the tile where keys end is of the first step
+                    } else if (kApart) me.step<2, true, !WS_FAST>(p, io, n, w, clear, row0, lane4 LAPS);   // the tile where keys end is of the first step; and of few keys it is a large part
+                    if (kLean) {
+                        // Two loops: of steps that cannot hide keys nor come far, and of any. The first step's references say whether the others' can rise too far.
+                        // PERF: a step before the loops, instead of a loop that may end after it, makes ptxas 13.0 spill 470 bytes in them; and what both loops run for each row tile should be little: 1,750 cycles more otherwise.
+                        i32 until = !near ? w.tiles : p.Sk % (2 * KEYS) == 0 ? 0 : 2;
 #pragma unroll 1
-                    while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2, !kApart>(p, io, n, w, clear, row0, lane4 LAPS);
+                        for (;;) {
+#pragma unroll 1
+                            while (me.j < until) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);
+#pragma unroll 1
+                            while (me.j < w.tiles) {
+                                if (me.j == 2 && !all_say(8 + group, 128, __uint_as_float(reaches) + kReference - fminf(me.r0, me.r1) <= kRise)) break;
+                                me.step<2, false, false, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                            }
+                            if (me.j >= w.tiles) break;
+                            until = w.tiles;
+                        }
+                    } else {
+#pragma unroll 1
+                        while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2, !kApart>(p, io, n, w, clear, row0, lane4 LAPS);
+                    }
                 }
             } else me.pass_over(io, n, w.tiles);
             few_end_together(p, w);

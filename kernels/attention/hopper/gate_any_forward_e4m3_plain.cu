@@ -8,19 +8,22 @@
 //! [levers]
 //! GROUPS = [3, 2]
 //! DRAWN = [0, 1]
-//! FAST = [0, 1]
+//! LINEAR = [0, 1, 2]
 //! [[config]]
 //! name = "three"
-//! set = { GROUPS = 3, DRAWN = 0, FAST = 0 }
+//! set = { GROUPS = 3, DRAWN = 0, LINEAR = 0 }
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2, DRAWN = 0, FAST = 0 }
+//! set = { GROUPS = 2, DRAWN = 0, LINEAR = 0 }
 //! [[config]]
 //! name = "drawn"
-//! set = { GROUPS = 2, DRAWN = 1, FAST = 0 }
+//! set = { GROUPS = 2, DRAWN = 1, LINEAR = 0 }
 //! [[config]]
 //! name = "linear"
-//! set = { GROUPS = 3, DRAWN = 0, FAST = 1 }
+//! set = { GROUPS = 3, DRAWN = 0, LINEAR = 1 }
+//! [[config]]
+//! name = "short"
+//! set = { GROUPS = 3, DRAWN = 0, LINEAR = 2 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
@@ -87,7 +90,8 @@
 // Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
 #define WS_DRAWN DRAWN
-#define WS_FAST FAST
+#define WS_FAST (LINEAR == 1)
+#define WS_SHORT (LINEAR == 2)
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_e4m3.cu"

@@ -7,16 +7,22 @@
 //! defines = ["D", "causal", "out"]
 //! [levers]
 //! GROUPS = [2, 3]
-//! FAST = [0, 1]
+//! LINEAR = [0, 1, 2]
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2, FAST = 0 }
+//! set = { GROUPS = 2, LINEAR = 0 }
 //! [[config]]
 //! name = "three"
-//! set = { GROUPS = 3, FAST = 0 }
+//! set = { GROUPS = 3, LINEAR = 0 }
 //! [[config]]
 //! name = "linear"
-//! set = { GROUPS = 2, FAST = 1 }
+//! set = { GROUPS = 2, LINEAR = 1 }
+//! [[config]]
+//! name = "short_two"
+//! set = { GROUPS = 2, LINEAR = 2 }
+//! [[config]]
+//! name = "short"
+//! set = { GROUPS = 3, LINEAR = 2 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
@@ -101,7 +107,8 @@
 #define WS_WGS GROUPS
 #define WS_PACKED 1
 #define WS_BLOCKS 0
-#define WS_FAST FAST
+#define WS_FAST (LINEAR == 1)
+#define WS_SHORT (LINEAR == 2)
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_e4m3.cu"

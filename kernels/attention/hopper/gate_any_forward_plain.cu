@@ -73,7 +73,7 @@
 #define WS_TURNS (WS_D == 256 || WS_CAUSAL && !FOUR)
 #define WS_WIDE (WS_D == 256 || WS_D == 128 && !WS_CAUSAL)
 #define WS_SERIAL FOUR
-#define WS_LOOKS (FOUR ? 2 - WS_CAUSAL : 1)
+#define WS_LOOKS (FOUR ? 2 - WS_CAUSAL : 1 + 2 * WS_CAUSAL)
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward.cu"

@@ -38,28 +38,9 @@ WS_DEV u32 fma_sat_f16x2(u32 a, u32 b, u32 c) {
     return y;
 }
 
-WS_DEV u32 abs_f16x2(u32 a) {
-    u32 y;
-    asm("abs.f16x2 %0, %1;" : "=r"(y) : "r"(a));
-    return y;
-}
-
-WS_DEV u32 add_f16x2(u32 a, u32 b) {
-    u32 y;
-    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    return y;
-}
-
 WS_DEV u32 sub_f16x2(u32 a, u32 b) {
     u32 y;
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    return y;
-}
-
-// Not below 0; what is no number remains so.
-WS_DEV u32 fma_relu_f16x2(u32 a, u32 b, u32 c) {
-    u32 y;
-    asm("fma.rn.relu.f16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
     return y;
 }
 

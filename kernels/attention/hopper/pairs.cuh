@@ -59,8 +59,8 @@ constexpr float kScoresInF16 = 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0
 
 // Multiplies each row of Q by a power of two, 2^-k, for which no score leaves f16: the warp's own 16 rows, in place, two lanes to a row. Returns the row's factor c / kOctaves
 // of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
-// kFew: c is each row's own, from `factors`.
-WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c) {
+// kFew: c is each row's own, from `factors`. reach: how many octaves its scores are at most from 0, whatever codes keys are.
+WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c, float& reach) {
     constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
     const u32 row = lane / 2, first = (lane & 1) * kChunks;
     auto at = [&](u32 i) { return q + (first + i) / 8 * (64 * 128) + swizzled<kPitch>(row, (first + i) % 8); };   // at D 256 the second half of the dimensions lies behind
@@ -83,6 +83,7 @@ WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c) {
     float norm2 = (low + high) * 256.0f;
     norm2 += __shfl_xor_sync(0xFFFFFFFFu, norm2, 1);
     const float need = norm2 * kScoresInF16;   // 4^k is to be at least that. A row that holds a NaN has the largest k
+    reach = sqrtf(need) * 65504.0f * c;
     const i32 octaves = static_cast<i32>(__float_as_uint(need) >> 23) - 127 + 1;   // need < 2^octaves
     // Where logits are small it may be more, so that c / kOctaves keeps five bits as f16: two keys' logits of 0.1 octaves would else be up to a quarter off. Not for more bits, as small codes of rows with large ones lose theirs.
     const i32 precise = kBlocks ? -8 : -20 - (static_cast<i32>(__float_as_uint(c * (1.0f / kOctaves)) >> 23) - 127);
@@ -99,17 +100,19 @@ WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c) {
     return step;
 }
 
-// The warp's own 16 rows of Q, at q, factors of theirs beside (kFew), made so that no score leaves f16: of codes in place, or of queries of 16 bits. The factors c / kOctaves of a thread's two rows.
-WS_DEV void prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, u32 factors, u32 lane, float c, float& step0, float& step1) {
+// The warp's own 16 rows of Q, at q, factors of theirs beside (kFew), made so that no score leaves f16: of codes in place, or of queries of 16 bits. The factors c / kOctaves of a thread's two rows. Returns how many octaves the scores of one of the lane's rows are at most from 0, if it knows.
+WS_DEV float prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, u32 factors, u32 lane, float c, float& step0, float& step1) {
+    float reach = 1.0e30f;
     if (kWideQ) {
         quantise_rows(p, x.head, first_row, q, lane, kScoresInF16, step0, step1);
         step0 *= c * (1.0f / kOctaves);
         step1 *= c * (1.0f / kOctaves);
     } else {
-        const float step = scale_rows(q, factors, lane, c);
+        const float step = scale_rows(q, factors, lane, c, reach);
         step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4));
         step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
     }
+    return reach;
 }
 
 // The negative factor as a pair: never 0, as 0 times a hidden key's score is no number; and no number where it is none itself, or infinite.

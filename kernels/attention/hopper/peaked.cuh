@@ -1,6 +1,6 @@
 // Whether rows are peaked: few keys have most of a row's weight. Then it matters that the largest weights are exact and that the many small ones are not lost, and kernels take another way for
 // the warp's rows. A row's sum says so, in units of its reference, which is the largest weight of the row tile's first keys.
-// Wants nothing; forward.cu and forward_e4m3.cu have it.
+// Wants nothing; forward.cu has it.
 #pragma once
 #include "ptx.cuh"
 

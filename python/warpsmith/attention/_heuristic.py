@@ -350,6 +350,12 @@ def forward_e4m3_shared(wgs, blocks=False, v_t=False, D=128):
     return 2 * 64 * wgs * D + tiles + 256 + (64 if blocks else 0) + 2 * 32
 
 
+def short(s, wgs, made, by_one):
+    """Whether fewer of forward_e4m3.cu's weights may be linear, as there is no mask and keys are few: FA3 FP8 errs less then, as fewer of its weights lie far below their largest, while references of each step's own maxima do not care.
+    H100, 2026-11-26, normal inputs, a half linear: 1.026 times FA3's error over 512 keys, 1.014 over 2,048, 1.003 over 16,384. First steps of two consumers at D 128 have none that are."""
+    return not (s.causal or by_one or s.fast) and (s.Sk < 4096 if s.D == 256 else wgs == 3 and (s.Sk <= 1536 if made else s.Sk < 1024))
+
+
 def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
     """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp. by_one: one tile of keys to a step, as scales by block want it."""
     plain = s.plain and not by_one
@@ -358,6 +364,8 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
     defines.update(_layouts(s, plain, made))   # scales by block take any layout of them, and come one tile at a time
     if s.fast:
         defines["WS_FAST"] = 1
+    elif short(s, wgs, made, blocks):
+        defines["WS_SHORT"] = 1
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
@@ -370,7 +378,7 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
 # and of a row tile where a CTA has several, whose starts and ends other warps hide; and hundredths of tiles of keys behind the mask. In forward_f16.cu (D 64) and forward_e4m3.cu; in forward.cu, which takes log-sum-exps, too; and with scales by block in forward_e4m3.cu or (D 64) forward.cu.
 FEW = {64: {2: (1045, 81, 2945, 3570, 1160, 2667, 102), 4: (1715, 47, 4615, 4011, 1720, 4769, 104)}, 128: {2: (1395, 72, 4945, 5131, 1425, 4906, 108)}, 256: {1: (1910, 100, 5076, 5666, 2145, 4964, 103), 2: (3211, 80, 6945, 7980, 3562, 7197, 98)}}
 FEW_EXACT = {64: {2: (1659, 83, 2913, 4357, 1639, 3402, 112), 3: (2064, 67, 4088, 4284, 1999, 4423, 112)}, 128: {2: (1927, 86, 4314, 5362, 2170, 3942, 107)}, 256: {1: (2075, 100, 5012, 5979, 2319, 5365, 106), 2: (2734, 79, 6908, 8381, 3309, 7219, 104)}}
-FEW_BLOCKS = {64: {2: (2641, 75, 1983, 4395, 2500, 2194, 114), 3: (2973, 64, 2995, 4672, 2875, 2865, 121)}, 128: {2: (2001, 77, 3661, 5232, 2088, 3888, 100)}, 256: {1: (2418, 100, 3239, 6142, 2503, 4387, 106), 2: (3365, 83, 6665, 7240, 3494, 7545, 99)}}
+FEW_BLOCKS = {64: {2: (2539, 88, 2226, 3990, 2443, 2096, 113), 3: (2945, 75, 3433, 4328, 2782, 3031, 116)}, 128: {2: (1687, 77, 4066, 4720, 1690, 3954, 103)}, 256: {1: (2418, 100, 3239, 6142, 2503, 4387, 106), 2: (3365, 83, 6665, 7240, 3494, 7545, 99)}}
 FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1227, 65, 5496, 4798, 1321, 4875, 108)}}, {128: {2: (1758, 67, 4106, 4832, 1784, 3946, 98)}}   # of forward_e4m3.cu with weights linear between powers of two
 FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
@@ -555,11 +563,11 @@ def tiny_choices(s, sms=SMS):
 
 
 # Of kernels for many queries: by file, head dimension, consumers, whether over V^T, and whether by one tile of keys, as scales by block want it: cycles of a tile of keys, and of a row tile's start and end, without the mask and behind it.
-MANY = {("forward_f16", 64, 2, False, False): ((1110, 1930), (1175, 2085)), ("forward_f16", 64, 4, False, False): ((1740, 2760), (1830, 2730)),
-        ("forward_e4m3", 128, 2, False, False): ((1430, 3130), (1450, 3815)), ("forward_e4m3", 128, 3, False, False): ((2060, 4070), (2020, 4280)),
-        ("forward_e4m3", 128, 2, False, True): ((2030, 2425), (1990, 3030)), ("forward_e4m3", 128, 3, False, True): ((2800, 3085), (2750, 3335)),
-        ("forward_e4m3", 128, 2, True, False): ((1350, 3215), (1390, 3690)), ("forward_e4m3", 128, 3, True, False): ((1930, 4000), (1840, 4290)),
-        ("forward_e4m3", 128, 2, True, True): ((2080, 2725), (1965, 3480)), ("forward_e4m3", 128, 3, True, True): ((2665, 3550), (2580, 4030)),
+MANY = {("forward_f16", 64, 2, False, False): ((1160, 1840), (1160, 2075)), ("forward_f16", 64, 4, False, False): ((1750, 2700), (1760, 2800)),
+        ("forward_e4m3", 128, 2, False, False): ((1460, 3120), (1505, 3450)), ("forward_e4m3", 128, 3, False, False): ((1990, 4520), (2060, 4100)),
+        ("forward_e4m3", 128, 2, False, True): ((1705, 2530), (1715, 2765)), ("forward_e4m3", 128, 3, False, True): ((2315, 3610), (2305, 3515)),
+        ("forward_e4m3", 128, 2, True, False): ((1370, 3230), (1385, 3555)), ("forward_e4m3", 128, 3, True, False): ((1850, 4595), (1845, 4300)),
+        ("forward_e4m3", 128, 2, True, True): ((1500, 3790), (1715, 3360)), ("forward_e4m3", 128, 3, True, True): ((2230, 4510), (2255, 4160)),
         ("forward_e4m3", 256, 2, True, False): ((2520, 5945), (2485, 5890)),
         ("forward", 64, 2, False, False): (None, (1970, 2205)), ("forward", 64, 3, False, False): ((2145, 2925), (2330, 2765)), ("forward", 64, 4, False, False): ((2860, 4060), (2755, 3505)),
         ("forward", 64, 2, False, True): (None, (2630, 1420)), ("forward", 64, 3, False, True): ((2880, 1430), (2990, 2115)), ("forward", 64, 4, False, True): ((3400, 3065), (3350, 3180)),
@@ -567,9 +575,9 @@ MANY = {("forward_f16", 64, 2, False, False): ((1110, 1930), (1175, 2085)), ("fo
         ("forward", 256, 2, False, False): ((3010, 4850), (3040, 4880)), ("forward", 256, 2, True, False): ((2800, 5040), (2825, 5120)),
         ("forward", 256, 2, False, True): ((4580, 2900), (5310, 2860)), ("forward", 256, 2, True, True): ((4090, 5305), (4780, 4890))}
 # Of forward_e4m3.cu with weights linear between powers of two, by head dimension, consumers, whether over V^T, and whether by one tile of keys.
-MANY_FAST = {(128, 2, False, False): ((1420, 2570), (1435, 3430)), (128, 3, False, False): ((1910, 3580), (1955, 4125)), (128, 2, True, False): ((1340, 2745), (1310, 3535)), (128, 3, True, False): ((1790, 3460), (1720, 4225)),
-             (128, 2, False, True): ((1795, 2390), (1785, 2655)), (128, 3, False, True): ((2375, 3490), (2340, 3575)), (128, 2, True, True): ((1740, 3530), (1740, 3525)), (128, 3, True, True): ((2225, 4480), (2200, 4500)),
-             (256, 2, True, False): ((2265, 5095), (2215, 5320))}
+MANY_FAST = {(128, 2, False, False): ((1365, 2795), (1400, 3465)), (128, 3, False, False): ((1915, 3830), (1980, 4130)), (128, 2, True, False): ((1315, 2840), (1315, 3435)), (128, 3, True, False): ((1755, 3845), (1780, 4120)),
+             (128, 2, False, True): ((1615, 2475), (1595, 2815)), (128, 3, False, True): ((2375, 3490), (2340, 3575)), (128, 2, True, True): ((1740, 3530), (1740, 3525)), (128, 3, True, True): ((2225, 4480), (2200, 4500)),
+             (256, 2, True, False): ((2290, 5145), (2230, 6065))}
 MADE = {(128, False): 400, (128, True): 510, (256, False): 560, (256, True): 700}   # nanoseconds for each megabyte of V^T that is made before, by head dimension and mask
 
 
@@ -586,7 +594,7 @@ def many_kernels(s, sms=SMS):
     else:
         wgs = 3 if s.D == 128 else 2
         found = [("forward", wgs, made, one and not s.packed and s.D == 256) for made in (False, True)]
-        if s.D == 256 and not one and not s.lse:
+        if s.D == 256 and not one and not s.lse and (s.causal or s.Sk >= 768):   # over fewer keys 1.02 times FA3 FP8's error
             found.append(("forward_e4m3", 2, True, False))
     return [x for x in found if not x[2] or may_transpose(s)]
 
@@ -595,6 +603,8 @@ def many_ns(s, file, wgs, made, by_one, sms=SMS):
     """Of one of them: 5 to 11% off (root of the mean square)."""
     kind = s.D, wgs, s.D > 64 and (made or s.packed), by_one
     of_keys, of_rows = (MANY_FAST[kind] if s.fast and file == "forward_e4m3" else MANY[(file, *kind)])[s.causal]
+    if file == "forward_e4m3" and short(s, wgs, made, by_one):
+        of_keys = of_keys * 104 // 100
     tiles, row_tiles = busiest(s, wgs, sms)
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)

@@ -150,10 +150,10 @@ const PLAIN: [&[Consumers]; 3] = [
 /// With scales by block: at D 64 forward.cu, elsewhere forward_e4m3.cu.
 const BLOCKS: [&[Consumers]; 3] = [
     &[
-        Consumers::new(2, 2641, 75, 1983, 4395, (2500, 2194), 114),
-        Consumers::new(3, 2973, 64, 2995, 4672, (2875, 2865), 121),
+        Consumers::new(2, 2539, 88, 2226, 3990, (2443, 2096), 113),
+        Consumers::new(3, 2945, 75, 3433, 4328, (2782, 3031), 116),
     ],
-    &[Consumers::new(2, 2001, 77, 3661, 5232, (2088, 3888), 100)],
+    &[Consumers::new(2, 1687, 77, 4066, 4720, (1690, 3954), 103)],
     &[
         Consumers::new(1, 2418, 100, 3239, 6142, (2503, 4387), 106),
         Consumers::new(2, 3365, 83, 6665, 7240, (3494, 7545), 99),

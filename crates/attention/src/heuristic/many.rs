@@ -73,7 +73,8 @@ fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
         (d, lse) => {
             let groups = if d == 128 { 3 } else { 2 };
             found.extend([false, true].map(|made| of(File::Exact, groups, made, exact_one && d == 256)));
-            if d == 256 && !one && !lse {
+            // Over fewer keys 1.02 times FA3 FP8's error.
+            if d == 256 && !one && !lse && (causal || s.seqlen_k >= 768) {
                 found.push(of(File::E4m3, 2, true, false));
             }
         }
@@ -82,35 +83,48 @@ fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
     found
 }
 
+/// Whether fewer of forward_e4m3.cu's weights may be linear, as there is no mask and keys are few: FA3 FP8 errs less then, as fewer of its weights lie far below
+/// their largest, while references of each step's own maxima do not care. H100, 2026-11-26, normal inputs, a half linear: 1.026 times FA3's error over 512 keys,
+/// 1.014 over 2,048, 1.003 over 16,384. First steps of two consumers at D 128 have none that are.
+fn short(s: &Shape, k: Kernel) -> bool {
+    let few = match (s.head_dim, k.groups, k.made) {
+        (256, ..) => s.seqlen_k < 4096,
+        (_, 3, true) => s.seqlen_k <= 1536,
+        (_, 3, false) => s.seqlen_k < 1024,
+        _ => false,
+    };
+    few && k.file == File::E4m3 && s.mask == Mask::Full && !k.by_one && !s.packed && !s.fast
+}
+
 /// Cycles of a tile of keys, and of a row tile's start and end: without the mask and behind it.
 fn cycles(s: &Shape, k: Kernel) -> (u64, u64) {
     let v_t = k.made || s.packed && s.head_dim != 64;
     // Linear weights.
     if s.fast && k.file == File::E4m3 {
         let [full, causal] = match (s.head_dim, k.groups, v_t, k.by_one) {
-            (128, 2, false, false) => [(1420, 2570), (1435, 3430)],
-            (128, _, false, false) => [(1910, 3580), (1955, 4125)],
-            (128, 2, true, false) => [(1340, 2745), (1310, 3535)],
-            (128, _, true, false) => [(1790, 3460), (1720, 4225)],
-            (128, 2, false, true) => [(1795, 2390), (1785, 2655)],
+            (128, 2, false, false) => [(1365, 2795), (1400, 3465)],
+            (128, _, false, false) => [(1915, 3830), (1980, 4130)],
+            (128, 2, true, false) => [(1315, 2840), (1315, 3435)],
+            (128, _, true, false) => [(1755, 3845), (1780, 4120)],
+            (128, 2, false, true) => [(1615, 2475), (1595, 2815)],
             (128, _, false, true) => [(2375, 3490), (2340, 3575)],
             (128, 2, true, true) => [(1740, 3530), (1740, 3525)],
             (128, _, true, true) => [(2225, 4480), (2200, 4500)],
-            _ => [(2265, 5095), (2215, 5320)],
+            _ => [(2290, 5145), (2230, 6065)],
         };
         return if s.mask == Mask::Causal { causal } else { full };
     }
     let [full, causal] = match (k.file, s.head_dim, k.groups, v_t, k.by_one) {
-        (File::F16, _, 2, ..) => [(1110, 1930), (1175, 2085)],
-        (File::F16, ..) => [(1740, 2760), (1830, 2730)],
-        (File::E4m3, 128, 2, false, false) => [(1430, 3130), (1450, 3815)],
-        (File::E4m3, 128, _, false, false) => [(2060, 4070), (2020, 4280)],
-        (File::E4m3, 128, 2, false, true) => [(2030, 2425), (1990, 3030)],
-        (File::E4m3, 128, _, false, true) => [(2800, 3085), (2750, 3335)],
-        (File::E4m3, 128, 2, true, false) => [(1350, 3215), (1390, 3690)],
-        (File::E4m3, 128, _, true, false) => [(1930, 4000), (1840, 4290)],
-        (File::E4m3, 128, 2, true, true) => [(2080, 2725), (1965, 3480)],
-        (File::E4m3, 128, _, true, true) => [(2665, 3550), (2580, 4030)],
+        (File::F16, _, 2, ..) => [(1160, 1840), (1160, 2075)],
+        (File::F16, ..) => [(1750, 2700), (1760, 2800)],
+        (File::E4m3, 128, 2, false, false) => [(1460, 3120), (1505, 3450)],
+        (File::E4m3, 128, _, false, false) => [(1990, 4520), (2060, 4100)],
+        (File::E4m3, 128, 2, false, true) => [(1705, 2530), (1715, 2765)],
+        (File::E4m3, 128, _, false, true) => [(2315, 3610), (2305, 3515)],
+        (File::E4m3, 128, 2, true, false) => [(1370, 3230), (1385, 3555)],
+        (File::E4m3, 128, _, true, false) => [(1850, 4595), (1845, 4300)],
+        (File::E4m3, 128, 2, true, true) => [(1500, 3790), (1715, 3360)],
+        (File::E4m3, 128, _, true, true) => [(2230, 4510), (2255, 4160)],
         (File::E4m3, ..) => [(2520, 5945), (2485, 5890)],
         (File::Exact, 64, 2, _, false) => [(1970, 2205), (1970, 2205)],
         (File::Exact, 64, 3, _, false) => [(2145, 2925), (2330, 2765)],
@@ -131,6 +145,7 @@ fn cycles(s: &Shape, k: Kernel) -> (u64, u64) {
 /// About how long one of them takes, in nanoseconds at 1.75 GHz: 5 to 11% off (root of the mean square; H100, 2026-11-26).
 fn ns(s: &Shape, k: Kernel, sms: u32) -> u64 {
     let (of_keys, of_rows) = cycles(s, k);
+    let of_keys = if short(s, k) { of_keys * 104 / 100 } else { of_keys };
     let (tiles, row_tiles) = busiest(s, k.groups, sms);
     let by_two = s.mask == Mask::Full && k.file == File::E4m3 && !k.by_one;
     let tiles = if by_two { row_tiles * 2 * u64::from(s.seqlen_k.div_ceil(256)) } else { tiles };
@@ -323,6 +338,8 @@ fn forward_e4m3(s: &Shape, kernel: Kernel, sms: u32) -> Choice {
     defines.extend(layouts(s, plain, made));
     if s.fast {
         defines.push(("WS_FAST", 1));
+    } else if short(s, kernel) {
+        defines.push(("WS_SHORT", 1));
     }
     let ctas = row_tiles(s, groups).min(sms);
     let mut choice = Choice::new(
