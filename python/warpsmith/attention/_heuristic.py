@@ -566,7 +566,7 @@ def tiny_choices(s, sms=SMS):
 MANY = {("forward_f16", 64, 2, False, False): ((1160, 1840), (1160, 2075)), ("forward_f16", 64, 4, False, False): ((1750, 2700), (1760, 2800)),
         ("forward_e4m3", 128, 2, False, False): ((1460, 3120), (1505, 3450)), ("forward_e4m3", 128, 3, False, False): ((1990, 4520), (2060, 4100)),
         ("forward_e4m3", 128, 2, False, True): ((1705, 2530), (1715, 2765)), ("forward_e4m3", 128, 3, False, True): ((2315, 3610), (2305, 3515)),
-        ("forward_e4m3", 128, 2, True, False): ((1370, 3230), (1385, 3555)), ("forward_e4m3", 128, 3, True, False): ((1850, 4595), (1845, 4300)),
+        ("forward_e4m3", 128, 2, True, False): ((1370, 3230), (1385, 3555)), ("forward_e4m3", 128, 3, True, False): ((1830, 4595), (1845, 4300)),
         ("forward_e4m3", 128, 2, True, True): ((1500, 3790), (1715, 3360)), ("forward_e4m3", 128, 3, True, True): ((2230, 4510), (2255, 4160)),
         ("forward_e4m3", 256, 2, True, False): ((2520, 5945), (2485, 5890)),
         ("forward", 64, 2, False, False): (None, (1970, 2205)), ("forward", 64, 3, False, False): ((2145, 2925), (2330, 2765)), ("forward", 64, 4, False, False): ((2860, 4060), (2755, 3505)),
