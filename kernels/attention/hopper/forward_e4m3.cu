@@ -48,6 +48,7 @@
 // Loops, three consumers over V^T, 4x16x4096, 8x16x2048, 16x16x1024, 1x16x16384, H100, 2026-11-26, us: one for all steps 500, 270, 172, 1,790; where no keys can be hidden 478 to 497, 263, 167, 1,690 to 1,790, by shares of linear weights or chance; without the branch for far logits, too, and nothing in its place
 //   456 to 466, 254, 161, 1,666; two loops (here) 466 to 475, 259, 164, 1,719; two loops the first of which runs each row tile's first step 475, 266, 170 (with exact weights there 480, 269, 175): instructions of both are read anew for each row tile. Two consumers 2 to 5% slower so, but over 512 keys 2% faster; behind the
 //   mask 1% faster over V^T, serialised (C7511) over rows of V. Five eighths linear 457 to 463, 255, 162, 1,699, but relF 1.017 of FA3 FP8's over 4,096 keys; six eighths alike.
+//   Behind the mask over V^T, 4x16x4096, 16x16x1024, 1x16x16384: three eighths linear 290, 137, 927, a half (an eighth by the MUFU; here) 283 to 285, 133, 907, relF 1.009 instead of 1.004 of FA3 FP8's over 4,096 keys; without the MUFU 284 to 290, 134, 945; without the branch for far logits 280 to 283, 131, 915, not done.
 // Losers, H100, 2026-11-26, us (ledger.md): consumers in turns, two tiles to a step, full 16x16x1024 173 instead of 168, 4x16x4096 539 instead of 532 (32x16x512 97 instead of 104); the last slice of values folded under the next scores,
 //   causal 16x16x1024 121 instead of 112, full C7517; references without branches, five slots of K, row tiles drawn one ahead alike.
 // Losers over V^T, 2026-11-23, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
@@ -112,7 +113,7 @@
 #elif WS_D == 256
 #define WS_PARABOLA (WS_CAUSAL ? 0x11 : WS_FEW || WS_SHORT ? 0x62 : 0x20)
 #elif WS_CAUSAL
-#define WS_PARABOLA 0x0F
+#define WS_PARABOLA (WS_PACKED && !WS_BLOCKS && WS_WGS == 3 ? 0x07 : 0x0F)
 #elif WS_SHORT
 #define WS_PARABOLA 0xDD
 #elif WS_BLOCKS
