@@ -158,7 +158,7 @@ constexpr float kNone = -1.0e30f;   // r of a row that has seen no key
 constexpr float kFar = 64.0f;       // octaves by which a step's reference may be above r
 constexpr float kSteep = 32.0f;     // of b: beyond, f16 has steps of more than half an octave
 constexpr bool kLean = kStep == 2 && !WS_CAUSAL && !kFew && (WGS == 3 || D == 256);   // whether rows whose scores cannot come far have a loop of their own
-constexpr float kAbove = kLean ? 104.0f : 0.0f;   // octaves that r is above the step's reference that it is made from: what lies as far below is lost in f32 beside it
+constexpr float kAbove = kLean ? 88.0f : 0.0f;   // octaves that r is above the step's reference that it is made from: steps more than 38 below that one are lost, as ex2 has no smaller numbers
 constexpr float kReach = 900.0f;    // of scores, octaves: b is not too steep
 constexpr float kRise = 88.0f;      // of references above r, octaves: by so many outputs over a million keys are within f32
 
@@ -268,7 +268,7 @@ struct Consumer {
 
     WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks >>= tiles; }
 
-    // A step's references, by which each row's largest score has t kReference / kOctaves, and what its products are worth beside the outputs so far. The branch is taken by a row tile's first step, and where logits are beyond 700, rise by 44 after it (kLean: 116), or
+    // A step's references, by which each row's largest score has t kReference / kOctaves, and what its products are worth beside the outputs so far. The branch is taken by a row tile's first step, and where logits are beyond 700, rise by 44 after it (kLean: 105), or
     // a row sees no key: then scores less their largest are what weights are made of, as b would have no place for their differences. kNear: nothing of that can be but the first step.
     template <bool kNear, i32 kTiles>
     WS_DEV_MEMBER void refer_rows(Pairs (&s)[kTiles], u32 top0, u32 top1, u32& b0, u32& b1, float& f0, float& f1) {
