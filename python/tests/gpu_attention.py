@@ -85,12 +85,12 @@ def few_case(r, g):
             file = chosen(B, Hkv * group, Hkv, Sq, Sk, D, causal, plain)
             if file.endswith(" few"):
                 break
-    return of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, kinds, ("normal", "outliers", "shifted") if D == 64 else ("normal", "outliers", "shifted", "wide"))
+    return of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, kinds, ("normal", "outliers", "shifted") if D == 64 else ("normal", "outliers", "shifted", "wide", "uniform"))
 
 
 def f16_case(r, g):
     """The kernels whose scores are FP16 (forward_f16 at D 64, with scales of whole heads; forward_e4m3 at D 128, with any, and at D 256 where V is transposed before, with scales of whole heads), beside the one that runs where the log-sum-exp is wanted."""
-    whole, wider = ("tensor", "head"), ("normal", "outliers", "shifted", "wide")
+    whole, wider = ("tensor", "head"), ("normal", "outliers", "shifted", "wide", "uniform")
     D, file, groups, scales, dists = r.choice(((64, "forward_f16", (1, 1, 2, 4), whole, ("normal", "outliers", "shifted")), (128, "forward_e4m3", (1, 1, 2, 4, 8), (*whole, "block"), wider),
                                                (256, "forward_e4m3", (4, 8, 12), whole, wider)))
     kinds = [r.choice(scales) for _ in range(3)]

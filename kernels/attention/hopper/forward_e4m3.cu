@@ -32,7 +32,9 @@
 // The tensor core's narrow accumulator never sums over more than two tiles: then it is folded into f32, so the error does not grow with the number of keys.
 // References are a step's own: each row's largest score of the step's one or two tiles weighs 2^8, exactly (as FA3 FP8's does: so exact weights are rounded as there), and what a step's products are worth beside the outputs, 2^(reference - r), goes into their folding, an FMA where an addition would be.
 // A fifth of the weights' squared error is the largest weights' (4,096 normal keys): that pays for linear weights, of which there are as many as keep relF at 1.015 of FA3 FP8's. Of half of the weights 1.0261, 1.0205, 1.0141, 1.0109, 1.003 over 512, 1,024, 2,048, 4,096,
-// 16,384 keys (means of 12 draws, each 0.002 off; an eighth more or less is 0.006): so fewer are where keys are few (WS_SHORT: a quarter), and the first 256 keys of two consumers have none (1.011 over 512 to 1,024). Where scores spread, references of each step's own keep small weights from 0 besides: errors are those of exact weights with a running maximum.
+// 16,384 keys (means of 12 draws, each 0.002 off; an eighth more or less is 0.006): so fewer are where keys are few (WS_SHORT: a quarter). Where scores spread, references of each step's own keep small weights from 0 besides: errors are those of exact weights with a running maximum.
+// Where scores hardly differ nothing pays (uniform or sparse inputs, queries half as wide: 1.03 to 1.08), and weights are exact but in the first step: each row tile's first step says so (even_rows), and the others run by a loop of their own. Two consumers without the mask, and few rows, have exact weights always
+// (WS_ALL_EXACT), as the second loop costs them as much as linear weights gain, 1 to 2%.
 // Limits: scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of it count as equal to it or not by chance.
 // Losers, 4x16x4096x128 on an H200, 2026-11-22, us, full and causal (forward.cu 600 to 614, 368 to 397): two consumers, the next tile's scores asked for under this one's softmax
 //   565 to 572, 333 to 364; two whose values and next scores are asked for together 572 to 592, 340 to 366, in turns or not; the same, and this tile's values under the next one's
@@ -51,6 +53,8 @@
 //   Behind the mask over V^T, 4x16x4096, 16x16x1024, 1x16x16384: three eighths linear 290, 137, 927, a half (an eighth by the MUFU; here) 283 to 285, 133, 907, relF 1.009 instead of 1.004 of FA3 FP8's over 4,096 keys; without the MUFU 284 to 290, 134, 945; without the branch for far logits 280 to 283, 131, 915, not done.
 // Losers, H100, 2026-11-26, us (ledger.md): consumers in turns, two tiles to a step, full 16x16x1024 173 instead of 168, 4x16x4096 539 instead of 532 (32x16x512 97 instead of 104); the last slice of values folded under the next scores,
 //   causal 16x16x1024 121 instead of 112, full C7517; references without branches, five slots of K, row tiles drawn one ahead alike.
+// Rows whose scores hardly differ, H100, 2026-11-27, times as long as with linear weights always (8 shapes each): asked within the loop (here) three consumers full 1.00, over V^T 1.00 (then 1.16), causal 1.00 (1.2), over V^T 1.014, D 256 over V^T 0.99 to 1.00; two consumers causal 1.00, over V^T 1.02, full 1.015, over V^T 1.04;
+//   exact weights always two full 1.013, over V^T 1.013, causal 1.017, three causal 1.05 to 1.10; asked between two runs of the loop 1.00 to 1.05, three causal spill 150 bytes; by a bound of scores before the first step 1.04 to 1.05, serialised (C7511) behind the mask: it is the second loop that costs, not the question.
 // Losers over V^T, 2026-11-23, us with the launch that makes it. D 128, 4x16x4096 and 1x16x16384 full (522 to 528, 1930 to 1940; rows of V 540 to 547, 2060): four tiles to a step 528 to 542, 1961 to
 //   2033, though in 4% fewer cycles on a cool card; the first tile's values under the second's weights 526, 1932; three consumers 530, 1970; a quarter, three eighths, half of the weights
 //   on the MUFU alike or slower. D 256, 4x8x4096 (471 to 473): one tile to a step 501 to 511; Q in registers 535 to 552; one slice of values at a time 502; one slot of Q and four of K
@@ -101,29 +105,29 @@
 #define WS_FAST 0   // 1: weights linear between powers of two
 #endif
 #ifndef WS_SHORT
-#define WS_SHORT 0   // without the mask, over so few keys that fewer weights may be linear (a first step of two consumers has none: more than three have room for)
+#define WS_SHORT 0   // without the mask, three consumers or D 256: over so few keys that fewer weights may be linear
 #endif
 // Of a tile's eight groups of 16 keys, a bit each: whose weights are exact, by the MUFU, and by a parabola. The others are linear between powers of two.
+#define WS_ALL_EXACT (!WS_FAST && !WS_BLOCKS && (WS_FEW || WS_D == 128 && WS_WGS == 2 && !WS_CAUSAL))   // where linear ones gain less than 2%
 #ifndef WS_MUFU
-#define WS_MUFU (WS_FAST ? 0 : WS_D == 256 ? (WS_CAUSAL ? 0xAA : 0x88) : WS_CAUSAL ? 0x80 : 0)
+#define WS_MUFU (WS_FAST ? 0 : WS_D == 256 ? (WS_CAUSAL ? 0xAA : 0x88) : WS_CAUSAL || WS_ALL_EXACT ? 0x80 : 0)
 #endif
 #ifndef WS_PARABOLA
 #if WS_FAST
 #define WS_PARABOLA (WS_CAUSAL && WS_D == 128 ? 0x10 : 0)
+#elif WS_ALL_EXACT
+#define WS_PARABOLA (0xFF & ~WS_MUFU)
 #elif WS_D == 256
 #define WS_PARABOLA (WS_CAUSAL ? 0x11 : WS_FEW || WS_SHORT ? 0x62 : 0x20)
 #elif WS_CAUSAL
 #define WS_PARABOLA (WS_PACKED && !WS_BLOCKS && WS_WGS == 3 ? 0x07 : 0x0F)
 #elif WS_SHORT
 #define WS_PARABOLA 0xDD
-#elif WS_BLOCKS
-#define WS_PARABOLA (WS_PACKED ? 0x4D : 0x5D)
-#elif WS_WGS == 2
-#define WS_PARABOLA (WS_PACKED ? 0x3E : 0xB6)
 #else
-#define WS_PARABOLA (WS_PACKED ? 0x33 : 0x5D)
+#define WS_PARABOLA (WS_PACKED ? (WS_BLOCKS ? 0x4D : 0x33) : 0x5D)
 #endif
 #endif
+#define WS_EVENS (!WS_FAST && !WS_BLOCKS && (WS_MUFU | WS_PARABOLA) != 0xFF)   // whether rows whose scores hardly differ have a loop of their own, where no weights are linear
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false;
@@ -170,6 +174,15 @@ WS_DEV bool all_say(u32 id, u32 threads, bool say) {
     asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; bar.red.and.pred p, %1, %2, p; selp.u32 %0, 1, 0, p;}" : "=r"(y) : "r"(id), "r"(threads), "r"(static_cast<u32>(say)) : "memory");
     return __shfl_sync(0xFFFFFFFFu, y, 0) != 0;
 }
+
+// Of how many threads at a barrier say so.
+WS_DEV u32 count_say(u32 id, u32 threads, bool say) {
+    u32 y;
+    asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; bar.red.popc.u32 %0, %1, %2, p;}" : "=r"(y) : "r"(id), "r"(threads), "r"(static_cast<u32>(say)) : "memory");
+    return __shfl_sync(0xFFFFFFFFu, y, 0);
+}
+
+constexpr bool kEvens = WS_EVENS;
 
 // Whether steps of two tiles that hide keys have a loop of their own, so that the others do not jump over 136 instructions (16x16x1024x128 146 us instead of 152; causal 4x16x4096x128 263 instead of 289; without the mask three consumers spill 316 bytes so, at D 256 660, and behind the mask ptxas 13.0 serialises products of e4m3 outputs, C7511).
 constexpr bool kApart = D == 128 && kStep == 2 && (WS_CAUSAL ? WGS == 3 && kPacked && !WS_OUT_CODES : WGS == 2);
@@ -303,6 +316,14 @@ struct Consumer {
         f0 = ex2(d0), f1 = ex2(d1);
     }
 
+    // Whether the scores of most of the group's rows are even, after its first keys: whether these weigh an eighth of the largest in the mean (of normal inputs a tenth; of queries half as wide a third).
+    // Where few keys weigh much, a step's largest being exact makes up for linear weights. Where all weigh alike it does not: relF was 1.03 to 1.08 of FA3 FP8's.
+    // rows: how many of the group's 64 there are (others have no scores but 0).
+    WS_DEV_MEMBER bool even_rows(i32 keys, i32 rows) {
+        const float least = static_cast<float>(25 * keys + 1900) * (kLean ? 0x1p-88f : 1.0f);   // by kAbove
+        return static_cast<i32>(count_say(8 + group, 128, fminf(o[kSums], o[kSums + 1]) > least)) > 128 - min(64, rows);
+    }
+
     // So many tiles, not looked at.
     WS_DEV_MEMBER void pass_over(const Rings& io, Place& n, i32 tiles) {
 #pragma unroll 1
@@ -426,6 +447,9 @@ WS_DEV void few_end_together(const Params& p, const Work& w) {
     if (kFew && WGS > 1 && w.first_row + 64 * (WGS - 1) >= p.group * few_queries(p, w)) named_barrier_sync(12, 128 * WGS);
 }
 
+// How many rows there are, of which a row tile's are some.
+WS_DEV i32 rows_of(const Params& p, const Work& w) { return kFew ? p.group * few_queries(p, w) : p.Sq; }
+
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 own) {
     const Rings io{bars, base, anew(own) % 32 == 0};
     Ring<kQStages> q;
@@ -484,21 +508,45 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         // Two loops: of steps that cannot hide keys nor come far, and of any. The first step's references say whether the others' can rise too far.
                         // PERF: a step before the loops, instead of a loop that may end after it, makes ptxas 13.0 spill 470 bytes in them; and what both loops run for each row tile should be little: 1,750 cycles more otherwise.
                         i32 until = !near ? w.tiles : p.Sk % (2 * KEYS) == 0 ? 0 : 2;
+                        bool even = false;
 #pragma unroll 1
                         for (;;) {
 #pragma unroll 1
                             while (me.j < until) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);
 #pragma unroll 1
                             while (me.j < w.tiles) {
-                                if (me.j == 2 && !all_say(8 + group, 128, __uint_as_float(reaches) + kReference - fminf(me.r0, me.r1) <= kRise)) break;
+                                if (me.j == 2) {
+                                    if (!all_say(8 + group, 128, __uint_as_float(reaches) + kReference - fminf(me.r0, me.r1) <= kRise)) break;
+                                    if (kEvens && me.even_rows(2 * KEYS - keys_behind(p, w), rows_of(p, w) - group_row)) {
+                                        even = true;
+                                        break;
+                                    }
+                                }
                                 me.step<2, false, false, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                            }
+                            if (kEvens && even) {
+#pragma unroll 1
+                                while (me.j < w.tiles) me.step<2, false, true, true>(p, io, n, w, clear, row0, lane4 LAPS);
                             }
                             if (me.j >= w.tiles) break;
                             until = w.tiles;
                         }
                     } else {
+                        // Asked after the first step, which is this loop's where there was none before.
+                        const i32 done = kAnew ? mine - me.left : me.j, asked = kApart || done > 0 ? (kAnew ? me.left : me.j) : me.left - 2;
+                        bool even = false;
 #pragma unroll 1
-                        while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2, !kApart>(p, io, n, w, clear, row0, lane4 LAPS);
+                        while (kAnew ? me.left > 0 : me.j < w.tiles) {
+                            if (kEvens && (kAnew ? me.left : me.j) == asked && me.even_rows((done > 0 ? done : 2) * KEYS - (WS_CAUSAL ? 0 : keys_behind(p, w)), rows_of(p, w) - group_row)) {
+                                even = true;
+                                break;
+                            }
+                            me.step<2, !kApart>(p, io, n, w, clear, row0, lane4 LAPS);
+                        }
+                        if (kEvens && even) {
+#pragma unroll 1
+                            while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2, !kApart, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                        }
                     }
                 }
             } else me.pass_over(io, n, w.tiles);

@@ -25,7 +25,7 @@
 //! set = { GROUPS = 3, LINEAR = 2 }
 //! [budget]
 //! registers = 255
-//! spill_bytes = 4096
+//! spill_bytes = 8192
 //! [workspace.v_t]
 //! dtype = "u8"
 //! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
