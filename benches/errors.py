@@ -50,7 +50,7 @@ def local(torch, q, k, v):
 
 
 def channels(torch, q, k, v):
-    """A few channels of q and k are an order of magnitude wider, and away from 0."""
+    """A few channels are wider, of q twice, of k five times, and those of k away from 0."""
     wide = torch.zeros(1, 1, 1, q.shape[3], device=q.device)
     wide[..., ::29] = 1
     return q * (1 + wide), k * (1 + 4 * wide) + 8 * wide, v
@@ -121,9 +121,11 @@ if __name__ == "__main__":
     parser.add_argument("--queries", type=int, default=512)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--lse", action="store_true")
-    parser.add_argument("--inputs", type=lambda text: list(INPUTS) if text == "all" else text.split(","), default=["normal"])
+    parser.add_argument("--inputs", type=lambda text: list(INPUTS) if text == "all" else text.split(","), default=["normal"], help="all, or some of " + ", ".join(INPUTS))
     parser.add_argument("--chosen", action="store_true")
     parser.add_argument("--least", type=float, default=1.01)
     parser.add_argument("--out", type=Path)
     o = parser.parse_args()
+    if unknown := [n for n in o.inputs if n not in INPUTS]:
+        parser.error(f"--inputs {','.join(unknown)}: not one of {', '.join(INPUTS)}")
     run(o.dims, o.keys, o.queries, o.seeds, o.lse, o.inputs, o.chosen, o.least, o.out)

@@ -41,8 +41,8 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
     (B, Hq, Sq): the natural logarithm of the sum of exponentials; at D 64 another, slower kernel may run then, whose outputs are rounded otherwise.
     Rows that see no key are 0 and -inf. Runs on the current stream, waits for nothing and can be captured in a graph.
     mode "fast" gives up accuracy where that makes a call faster: many queries over many keys on Hopper, without return_lse, at D 128, and at D 256 with
-    scales per tensor or head (not where only the device knows lengths). All exponentials are then linear between powers of two, not half of them: relF of normal inputs is up to 1.04 times the default's, of
-    peaked ones, outliers and shifted ones at most 1.004, and calls take 0.94 to 1.0 of the time (docs/attention-accuracy.md). Elsewhere both modes do the same.
+    scales per tensor or head (not where only the device knows lengths). All exponentials are then linear between powers of two, not up to half of them: relF of normal inputs is up to 1.05 times the default's
+    (1.10 where scores hardly differ), of peaked ones, outliers and shifted ones at most 1.004, and calls take 0.97 of the time in the geometric mean (docs/attention-accuracy.md). Elsewhere both modes do the same.
 
     TypeError: a wrong kind or dtype. ValueError: shapes, strides or devices that do not fit, or a tensor that requires a gradient (there is no
     backward) outside of no_grad. NotImplementedError: a card before Ampere. All come before any launch.
