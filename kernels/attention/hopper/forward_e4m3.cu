@@ -127,7 +127,7 @@
 #define WS_PARABOLA (WS_PACKED ? (WS_BLOCKS ? 0x4D : 0x33) : 0x5D)
 #endif
 #endif
-#define WS_EVENS (!WS_FAST && !WS_BLOCKS && (WS_MUFU | WS_PARABOLA) != 0xFF)   // whether rows whose scores hardly differ have a loop of their own, where no weights are linear
+#define WS_EVENS (!WS_FAST && !WS_BLOCKS && !WS_FEW && (WS_CAUSAL || WS_WGS == 3 || WS_D == 256) && (WS_MUFU | WS_PARABOLA) != 0xFF)   // whether rows whose scores hardly differ have a loop of their own, where no weights are linear
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false;
@@ -447,9 +447,6 @@ WS_DEV void few_end_together(const Params& p, const Work& w) {
     if (kFew && WGS > 1 && w.first_row + 64 * (WGS - 1) >= p.group * few_queries(p, w)) named_barrier_sync(12, 128 * WGS);
 }
 
-// How many rows there are, of which a row tile's are some.
-WS_DEV i32 rows_of(const Params& p, const Work& w) { return kFew ? p.group * few_queries(p, w) : p.Sq; }
-
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 own) {
     const Rings io{bars, base, anew(own) % 32 == 0};
     Ring<kQStages> q;
@@ -505,7 +502,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         while (me.left > 0 && me.marks != 0) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);
                     } else if (kApart) me.step<2, true, !WS_FAST>(p, io, n, w, clear, row0, lane4 LAPS);   // the tile where keys end is of the first step; and of few keys it is a large part
                     if (kLean) {
-                        // Two loops: of steps that cannot hide keys nor come far, and of any. The first step's references say whether the others' can rise too far.
+                        // Three loops: of any steps, of such as cannot hide keys nor come far, and of these without linear weights. The first step's references say whether the others' can rise too far.
                         // PERF: a step before the loops, instead of a loop that may end after it, makes ptxas 13.0 spill 470 bytes in them; and what both loops run for each row tile should be little: 1,750 cycles more otherwise.
                         i32 until = !near ? w.tiles : p.Sk % (2 * KEYS) == 0 ? 0 : 2;
                         bool even = false;
@@ -517,7 +514,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                             while (me.j < w.tiles) {
                                 if (me.j == 2) {
                                     if (!all_say(8 + group, 128, __uint_as_float(reaches) + kReference - fminf(me.r0, me.r1) <= kRise)) break;
-                                    if (kEvens && me.even_rows(2 * KEYS - keys_behind(p, w), rows_of(p, w) - group_row)) {
+                                    if (kEvens && me.even_rows(2 * KEYS - keys_behind(p, w), p.Sq - group_row)) {
                                         even = true;
                                         break;
                                     }
@@ -533,11 +530,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         }
                     } else {
                         // Asked after the first step, which is this loop's where there was none before.
-                        const i32 done = kAnew ? mine - me.left : me.j, asked = kApart || done > 0 ? (kAnew ? me.left : me.j) : me.left - 2;
+                        const i32 done = mine - me.left, asked = kApart || done > 0 ? me.left : me.left - 2;
                         bool even = false;
 #pragma unroll 1
                         while (kAnew ? me.left > 0 : me.j < w.tiles) {
-                            if (kEvens && (kAnew ? me.left : me.j) == asked && me.even_rows((done > 0 ? done : 2) * KEYS - (WS_CAUSAL ? 0 : keys_behind(p, w)), rows_of(p, w) - group_row)) {
+                            if (kEvens && me.left == asked && me.even_rows((done > 0 ? done : 2) * KEYS, p.Sq - group_row)) {
                                 even = true;
                                 break;
                             }
@@ -545,7 +542,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         }
                         if (kEvens && even) {
 #pragma unroll 1
-                            while (kAnew ? me.left > 0 : me.j < w.tiles) me.step<2, !kApart, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                            while (me.left > 0) me.step<2, !kApart, true>(p, io, n, w, clear, row0, lane4 LAPS);
                         }
                     }
                 }
