@@ -443,7 +443,7 @@ class Choice(unittest.TestCase):
         for Sk, by_one in ((1, True), (128, True), (257, True), (384, True), (385, False), (512, False), (1024, False)):
             c = h.choose(h.Shape(8, 64, 64, 1024, Sk, 128, False))
             self.assertEqual((("WS_BLOCKS", 1) in c.defines, c.transposes), (by_one, False), Sk)
-        for Sq, file, wgs in ((192, "forward", 3), (128, "forward_e4m3", 2), (97, "forward_e4m3", 2), (1833, "forward_e4m3", 2)):
+        for Sq, file, wgs in ((192, "forward", 3), (128, "forward_e4m3", 2), (97, "forward_e4m3", 2), (1833, "forward", 3)):
             c = h.choose(h.Shape(40, 32, 32, Sq, 300, 128, False))
             self.assertEqual((c.file, dict(c.defines)["WS_WGS"], dict(c.defines)["WS_BLOCKS"], c.transposes), (file, wgs, 1, False), Sq)
 

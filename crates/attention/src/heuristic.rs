@@ -203,13 +203,17 @@ const MEMORY_RATE: u64 = 2900;
 fn split_ns(s: &Shape, c: &Choice, sms: u32) -> u64 {
     let (begin, of_rows, of_keys) = match (s.head_dim, c.instance.define("WS_KEYS")) {
         (64, 64) => (0, 1530, 2070),
-        (64, _) => (0, 3530, 4460),
+        (64, _) => (2000, 2200, 2750),
         (128, _) => (0, 5650, 2400),
         _ => (0, 3550, 2320),
     };
     let ctas = c.grid.iter().product::<u32>();
     let tiles = s.seqlen_k.div_ceil(c.instance.define("WS_KEYS") * c.instance.define("WS_WGS"));
-    begin + u64::from(ctas.div_ceil(sms)) * (of_rows + of_keys * u64::from(tiles))
+    let whole = begin
+        + u64::from(ctas.div_ceil(sms)) * (of_rows + of_keys * u64::from(tiles))
+        + cache_bytes(s) / MEMORY_RATE / 3;
+    // A round that is not full.
+    if s.head_dim == 64 && ctas <= sms { whole + 20 * u64::from(ctas) - 300 } else { whole }
 }
 
 /// Whether packed values are worth their kernel: where row-major ones with a scale for each head and a log-sum-exp would get it too.

@@ -32,9 +32,9 @@
 // The tensor core's narrow accumulator never sums over more than two tiles: then it is folded into f32, so the error does not grow with the number of keys.
 // References are a step's own: each row's largest score of the step's one or two tiles weighs 2^8, exactly (as FA3 FP8's does: so exact weights are rounded as there), and what a step's products are worth beside the outputs, 2^(reference - r), goes into their folding, an FMA where an addition would be.
 // A fifth of the weights' squared error is the largest weights' (4,096 normal keys): that pays for linear weights, of which there are as many as keep relF at 1.015 of FA3 FP8's. Of half of the weights 1.0261, 1.0205, 1.0141, 1.0109, 1.003 over 512, 1,024, 2,048, 4,096,
-// 16,384 keys (means of 12 draws, each 0.002 off; an eighth more or less is 0.006): so fewer are where keys are few (WS_SHORT: a quarter). Where scores spread, references of each step's own keep small weights from 0 besides: errors are those of exact weights with a running maximum.
-// Where scores hardly differ nothing pays (uniform or sparse inputs, queries half as wide: 1.03 to 1.08), and weights are exact but in the first step: each row tile's first step says so (even_rows), and the others run by a loop of their own. Two consumers without the mask, and few rows, have exact weights always
-// (WS_ALL_EXACT), as the second loop costs them as much as linear weights gain, 1 to 2%.
+// 16,384 keys (means of 12 draws, each 0.002 off; an eighth more or less is 0.006): so none are where keys are few (WS_SHORT; D 256: a quarter), and behind the mask fewer in the first steps (kOfOne, kHiding). Where scores spread, references of each step's own keep small weights from 0 besides: errors are those of exact weights with a running maximum.
+// Where scores hardly differ nothing pays (uniform or sparse inputs, queries half as wide: 1.03 to 1.08), and weights are exact but in the first step: each row tile's first step says so (even_rows), and the others run by a loop of their own. Two consumers, scales by block and few rows have exact weights always
+// (WS_ALL_EXACT), as the second loop costs them as much as linear weights gain, 0 to 3%.
 // Limits: scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of it count as equal to it or not by chance.
 // Losers, 4x16x4096x128 on an H200, 2026-11-22, us, full and causal (forward.cu 600 to 614, 368 to 397): two consumers, the next tile's scores asked for under this one's softmax
 //   565 to 572, 333 to 364; two whose values and next scores are asked for together 572 to 592, 340 to 366, in turns or not; the same, and this tile's values under the next one's
@@ -50,7 +50,7 @@
 // Loops, three consumers over V^T, 4x16x4096, 8x16x2048, 16x16x1024, 1x16x16384, H100, 2026-11-26, us: one for all steps 500, 270, 172, 1,790; where no keys can be hidden 478 to 497, 263, 167, 1,690 to 1,790, by shares of linear weights or chance; without the branch for far logits, too, and nothing in its place
 //   456 to 466, 254, 161, 1,666; two loops (here) 466 to 475, 259, 164, 1,719; two loops the first of which runs each row tile's first step 475, 266, 170 (with exact weights there 480, 269, 175): instructions of both are read anew for each row tile. Two consumers 2 to 5% slower so, but over 512 keys 2% faster; behind the
 //   mask 1% faster over V^T, serialised (C7511) over rows of V. Five eighths linear 457 to 463, 255, 162, 1,699, but relF 1.017 of FA3 FP8's over 4,096 keys; six eighths alike.
-//   Behind the mask over V^T, 4x16x4096, 16x16x1024, 1x16x16384: three eighths linear 290, 137, 927, a half (an eighth by the MUFU; here) 283 to 285, 133, 907, relF 1.009 instead of 1.004 of FA3 FP8's over 4,096 keys; without the MUFU 284 to 290, 134, 945; without the branch for far logits 280 to 283, 131, 915, not done.
+//   Behind the mask over V^T, 4x16x4096, 16x16x1024, 1x16x16384: three eighths linear 290, 137, 927, a half (an eighth by the MUFU) 283 to 285, 133, 907, relF 1.009 instead of 1.004 of FA3 FP8's over 4,096 keys; without the MUFU 284 to 290, 134, 945; without the branch for far logits 280 to 283, 131, 915, not done.
 // Losers, H100, 2026-11-26, us (ledger.md): consumers in turns, two tiles to a step, full 16x16x1024 173 instead of 168, 4x16x4096 539 instead of 532 (32x16x512 97 instead of 104); the last slice of values folded under the next scores,
 //   causal 16x16x1024 121 instead of 112, full C7517; references without branches, five slots of K, row tiles drawn one ahead alike.
 // Rows whose scores hardly differ, H100, 2026-11-27, times as long as with linear weights always (8 shapes each): asked within the loop (here) three consumers full 1.00, over V^T 1.00 (then 1.16), causal 1.00 (1.2), over V^T 1.014, D 256 over V^T 0.99 to 1.00; two consumers causal 1.00, over V^T 1.02, full 1.015, over V^T 1.04;
@@ -61,6 +61,10 @@
 //   515; the first tile's values early 476 to 482. Both: clusters of two row tiles with K and V^T by multicast, 3 to 5% slower (557 instead of 536 at D 128, 523 instead of 502 with forward.cu
 //   at D 256): the L2 does not bound it; V^T made by all CTAs together, in registers, by two warps beside the consumers, who wait for its tiles: 1 to 4% slower than a launch of its own,
 //   15% at 1,024 keys, as it takes 110 us instead of 17.
+// Which groups, H100, 2026-11-27, times as long as the first (7 to 12 shapes; 0.3% is chance): three consumers over V^T, four of eight exact, 0x33 1, 0x55 (here) 0.988, 0xA5 0.989, 0xC9 0.990, 0x95 0.992, 0xAA 0.999; rows of V, five of eight, 0x5D 1, 0xB5 (here) 0.991, 0x57 0.995, 0x75 1.003, 0xED 1.007;
+//   behind the mask over V^T, a half linear 1, steps of one and such as hide keys exact besides 1.026, and five eighths of the others linear 1.002 (here: uniform inputs over 640 keys 1.046 to 1.008 of FA3 FP8's error, normal ones over 4,096 1.009 to 1.013), all of those that hide keys C7511; over rows of V, steps of one
+//   exact but a quarter 1.005 (here), wholly 1.010; two behind the mask, linear with a loop for even rows 1, all exact, one group by the MUFU (here) 1.009, over V^T 0.984 (two by it 1.024, 1.001; none 1.011, 0.993); scales by block, all exact, two consumers 1.02 to 1.045 (few rows 1.025, D 256 1.00), over V^T 1.05, causal 1.025; three 1.02 to 1.03,
+//   over V^T without the mask 1.015. Over few keys, three consumers, all exact 1.000, over V^T 1.018. D 256 over V^T: 0x88 and 0x20 1, 0xC0 and 0x10 (here) 0.995, 0x24 and 0x01 1.003; causal 0xAA and 0x11 1, 0x6A and 0x90 (here) 0.995, 0x8B and 0x14 0.997; one parabola less 0.997, two 0.993, not done (1.005 more of FA3 FP8's error each).
 // Losers beside scales by block or behind the mask, 2026-11-23, us: two tiles to a step whose scales differ, D 128 4x16x4096 586 (562), causal 339 (336); the same at D 256, where forward.cu has
 //   473, 518, as ptxas serialises its products; queries of 16 bits quantised ahead by the producers 598 (572); rows of Q scaled a row tile ahead by the producers, 4x8x4096x256 causal
 //   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18%; V prefetched into the L2 by the launch that makes V^T, alike.
@@ -108,9 +112,21 @@
 #define WS_SHORT 0   // without the mask, three consumers or D 256: over so few keys that fewer weights may be linear
 #endif
 // Of a tile's eight groups of 16 keys, a bit each: whose weights are exact, by the MUFU, and by a parabola. The others are linear between powers of two.
-#define WS_ALL_EXACT (!WS_FAST && !WS_BLOCKS && (WS_FEW || WS_D == 128 && WS_WGS == 2 && !WS_CAUSAL))   // where linear ones gain less than 2%
+#define WS_ALL_EXACT (!WS_FAST && (WS_BLOCKS || WS_FEW || WS_D == 128 && (WS_WGS == 2 || WS_SHORT)))
 #ifndef WS_MUFU
-#define WS_MUFU (WS_FAST ? 0 : WS_D == 256 ? (WS_CAUSAL ? 0xAA : 0x88) : WS_CAUSAL || WS_ALL_EXACT ? 0x80 : 0)
+#if WS_FAST
+#define WS_MUFU 0
+#elif WS_BLOCKS
+#define WS_MUFU (WS_WGS == 3 ? (WS_PACKED && !WS_CAUSAL ? 0x88 : 0x80) : 0)
+#elif WS_FEW
+#define WS_MUFU (WS_D == 128 ? 0x80 : WS_CAUSAL ? 0xAA : 0x88)
+#elif WS_D == 256
+#define WS_MUFU (WS_CAUSAL ? 0x6A : WS_SHORT ? 0x88 : 0xC0)
+#elif WS_WGS == 2
+#define WS_MUFU (WS_CAUSAL ? 0x20 : 0x02)
+#else
+#define WS_MUFU (WS_CAUSAL ? 0x80 : 0)
+#endif
 #endif
 #ifndef WS_PARABOLA
 #if WS_FAST
@@ -118,16 +134,14 @@
 #elif WS_ALL_EXACT
 #define WS_PARABOLA (0xFF & ~WS_MUFU)
 #elif WS_D == 256
-#define WS_PARABOLA (WS_CAUSAL ? 0x11 : WS_FEW || WS_SHORT ? 0x62 : 0x20)
+#define WS_PARABOLA (WS_CAUSAL ? 0x90 : WS_SHORT ? 0x62 : 0x10)
 #elif WS_CAUSAL
-#define WS_PARABOLA (WS_PACKED && !WS_BLOCKS && WS_WGS == 3 ? 0x07 : 0x0F)
-#elif WS_SHORT
-#define WS_PARABOLA 0xDD
+#define WS_PARABOLA (WS_PACKED ? 0x03 : 0x55)
 #else
-#define WS_PARABOLA (WS_PACKED ? (WS_BLOCKS ? 0x4D : 0x33) : 0x5D)
+#define WS_PARABOLA (WS_PACKED ? 0x55 : 0xB5)
 #endif
 #endif
-#define WS_EVENS (!WS_FAST && !WS_BLOCKS && !WS_FEW && (WS_CAUSAL || WS_WGS == 3 || WS_D == 256) && (WS_MUFU | WS_PARABOLA) != 0xFF)   // whether rows whose scores hardly differ have a loop of their own, where no weights are linear
+#define WS_EVENS (!WS_FAST && (WS_MUFU | WS_PARABOLA) != 0xFF)   // whether rows whose scores hardly differ have a loop of their own, where no weights are linear
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false;
@@ -184,6 +198,9 @@ WS_DEV u32 count_say(u32 id, u32 threads, bool say) {
 
 constexpr bool kEvens = WS_EVENS;
 
+// Groups of 16 keys whose weights are exact by a parabola: of most steps; where no weights are linear; behind the mask of steps of one, which come first, and of such as hide keys, where few keys are seen. Three consumers are serialised (C7511) or spill with all of them exact there.
+constexpr u32 kSome = WS_PARABOLA, kEvery = WS_FAST ? kSome : 0xFF, kOfOne = !WS_CAUSAL || WS_FAST ? kSome : WGS == 3 && !kPacked ? kSome | 0x3F : kEvery, kHiding = !WS_CAUSAL || WS_FAST ? kSome : kSome | 0x1F;
+
 // Whether steps of two tiles that hide keys have a loop of their own, so that the others do not jump over 136 instructions (16x16x1024x128 146 us instead of 152; causal 4x16x4096x128 263 instead of 289; without the mask three consumers spill 316 bytes so, at D 256 660, and behind the mask ptxas 13.0 serialises products of e4m3 outputs, C7511).
 constexpr bool kApart = D == 128 && kStep == 2 && (WS_CAUSAL ? WGS == 3 && kPacked && !WS_OUT_CODES : WGS == 2);
 constexpr bool kBothAtOnce = kStep == 1 || WGS == 2;   // products of values
@@ -214,8 +231,8 @@ WS_DEV u32 codes(u32 s, u32 c, u32 b, u32 one) {
     return t * (0u - 32u) + fma_f16x2(v, neg_f16x2(v), kD);
 }
 
-// Weights from scores, by the negative of c and b in pairs, as operands of the product: p[4 k .. 4 k + 3] is that over keys 32 k to 32 k + 31. kExact: none linear.
-template <bool kExact>
+// Weights from scores, by the negative of c and b in pairs, as operands of the product: p[4 k .. 4 k + 3] is that over keys 32 k to 32 k + 31. kParabola: of which groups by a parabola.
+template <u32 kParabola>
 WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u32 b1) {
     constexpr u32 kMinus256 = 0xDC00DC00u, k1280 = 0x65006500u;
     constexpr u32 kMinus32 = 0xD000D000u, k25 = 0x4E434E43u;   // log2 of a weight is 25.046875 - 32 t
@@ -230,7 +247,7 @@ WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u3
         if (WS_MUFU >> g & 1) {
             row0 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g], m0, n0)), ex2_f16x2(fma_f16x2(s[4 * g + 2], m0, n0)));
             row1 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g + 1], m1, n1)), ex2_f16x2(fma_f16x2(s[4 * g + 3], m1, n1)));
-        } else if (kExact || WS_PARABOLA >> g & 1) {
+        } else if (kParabola >> g & 1) {
             row0 = __byte_perm(codes(s[4 * g], c0, b0, one), codes(s[4 * g + 2], c0, b0, one), 0x7531);
             row1 = __byte_perm(codes(s[4 * g + 1], c1, b1, one), codes(s[4 * g + 3], c1, b1, one), 0x7531);
         } else {
@@ -341,8 +358,8 @@ struct Consumer {
         for (i32 i = 0; i < 32; ++i) o[first + i] = fmaf(x[i], i & 2 ? f1 : f0, o[first + i]);
     }
 
-    // The next kTiles tiles. clear: the key from which on a mask is wanted. row0: the first of the thread's rows. (kAnew: none is wanted, nor w.) kExact: no weights are linear. kNear: refer_rows.
-    template <i32 kTiles, bool kHides, bool kExact = false, bool kNear = false>
+    // The next kTiles tiles. clear: the key from which on a mask is wanted. row0: the first of the thread's rows. (kAnew: none is wanted, nor w.) kParabola: weigh. kNear: refer_rows.
+    template <i32 kTiles, bool kHides, u32 kParabola = kSome, bool kNear = false>
     WS_DEV_MEMBER void step(const Params& p, const Rings& io, Place& n, const Work& w, i32 clear, i32 row0, u32 lane4 LAPS_PARAMETERS) {
         constexpr bool kSingle = kTiles < kStep;
         const Bars& bars = io.bars;
@@ -389,7 +406,7 @@ struct Consumer {
         refer_rows<kNear>(s, top0, top1, b0, b1, f0, f1);
 #pragma unroll
         for (i32 h = 0; h < kTiles; ++h) {
-            weigh<kExact>(s[h], pr[h], c0, c1, b0, b1);
+            weigh<kParabola>(s[h], pr[h], c0, c1, b0, b1);
             pin(pr[h]);
         }
         LAP(2);
@@ -403,20 +420,20 @@ struct Consumer {
         // By 64 dimensions: each is folded while the next runs, with the last of which the sums come; or, where that takes too many registers, before.
         // PERF: a step of one where others are of two has fewer accumulators: with as many ptxas 13.0 spills 30 to 90 registers in the loop of two.
         constexpr bool kBoth = kBothAtOnce && !kSingle;
-        constexpr i32 kSome = kSingle ? 1 : kWays;
-        float some[kSome][32], last[36];
+        constexpr i32 kOthers = kSingle ? 1 : kWays;
+        float some[kOthers][32], last[36];
         float(&first)[32] = kSingle && WGS == 3 ? *reinterpret_cast<float(*)[32]>(last) : some[0];
         issue_values(first, pr, vt, 0);
 #pragma unroll
         for (i32 i = 0; i < kSlices - 1; ++i) {
-            float(&done)[32] = i % kSome ? some[i % kSome] : first;
+            float(&done)[32] = i % kOthers ? some[i % kOthers] : first;
             if (!kBoth) {
                 wgmma_wait<0>();
                 pin(done);
                 fold(done, 32 * i, g0, g1);
             }
             if (i + 2 < kSlices) {
-                float(&next)[32] = (i + 1) % kSome ? some[(i + 1) % kSome] : first;
+                float(&next)[32] = (i + 1) % kOthers ? some[(i + 1) % kOthers] : first;
                 issue_values(next, pr, vt, 64 * (i + 1));
             } else {
                 issue_values(last, pr, vt, D - 64);
@@ -492,15 +509,15 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     // Of two at a time: an odd one, and one before hidden ones.
 #pragma unroll 1
                     for (i32 singles = kStep == 1 ? mine : hidden > 0 ? 2 - (mine & 1) : mine & 1; singles > 0; --singles) {
-                        me.step<1, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                        me.step<1, true, kOfOne>(p, io, n, w, clear, row0, lane4 LAPS);
                         if (WS_CAUSAL) me.pass_over(io, n, hidden), hidden = 0;
                     }
                 }
                 if (kStep == 2) {
                     if (kApart && WS_CAUSAL) {
 #pragma unroll 1
-                        while (me.left > 0 && me.marks != 0) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);
-                    } else if (kApart) me.step<2, true, !WS_FAST>(p, io, n, w, clear, row0, lane4 LAPS);   // the tile where keys end is of the first step; and of few keys it is a large part
+                        while (me.left > 0 && me.marks != 0) me.step<2, true, kHiding>(p, io, n, w, clear, row0, lane4 LAPS);
+                    } else if (kApart) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);   // the tile where keys end is of the first step; and of few keys it is a large part
                     if (kLean) {
                         // Three loops: of any steps, of such as cannot hide keys nor come far, and of these without linear weights. The first step's references say whether the others' can rise too far.
                         // PERF: a step before the loops, instead of a loop that may end after it, makes ptxas 13.0 spill 470 bytes in them; and what both loops run for each row tile should be little: 1,750 cycles more otherwise.
@@ -519,11 +536,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                                         break;
                                     }
                                 }
-                                me.step<2, false, false, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                                me.step<2, false, kSome, true>(p, io, n, w, clear, row0, lane4 LAPS);
                             }
                             if (kEvens && even) {
 #pragma unroll 1
-                                while (me.j < w.tiles) me.step<2, false, true, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                                while (me.j < w.tiles) me.step<2, false, kEvery, true>(p, io, n, w, clear, row0, lane4 LAPS);
                             }
                             if (me.j >= w.tiles) break;
                             until = w.tiles;
@@ -542,7 +559,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         }
                         if (kEvens && even) {
 #pragma unroll 1
-                            while (me.left > 0) me.step<2, !kApart, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                            while (me.left > 0) me.step<2, !kApart, kEvery>(p, io, n, w, clear, row0, lane4 LAPS);
                         }
                     }
                 }

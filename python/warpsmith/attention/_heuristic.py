@@ -351,8 +351,8 @@ def forward_e4m3_shared(wgs, blocks=False, v_t=False, D=128):
 
 
 def short(s, wgs, made, by_one):
-    """Whether fewer of forward_e4m3.cu's weights may be linear, as there is no mask and keys are few: FA3 FP8 errs less then, as fewer of its weights lie far below their largest, while references of each step's own maxima do not care.
-    H100, 2026-11-26, normal inputs, a half linear: 1.026 times FA3's error over 512 keys, 1.014 over 2,048, 1.003 over 16,384. First steps of two consumers at D 128 have none that are."""
+    """Whether fewer of forward_e4m3.cu's weights may be linear (at D 128 none), as there is no mask and keys are few: FA3 FP8 errs less then, as fewer of its weights lie far below their largest, while references of each step's own maxima do not care.
+    H100, 2026-11-26, normal inputs, a half linear: 1.026 times FA3's error over 512 keys, 1.014 over 2,048, 1.003 over 16,384. Two consumers at D 128 have none that are."""
     return not (s.causal or by_one or s.fast) and (s.Sk < 4096 if s.D == 256 else wgs == 3 and (s.Sk <= 1536 if made else s.Sk < 1024))
 
 
@@ -378,7 +378,7 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
 # and of a row tile where a CTA has several, whose starts and ends other warps hide; and hundredths of tiles of keys behind the mask. In forward_f16.cu (D 64) and forward_e4m3.cu; in forward.cu, which takes log-sum-exps, too; and with scales by block in forward_e4m3.cu or (D 64) forward.cu.
 FEW = {64: {2: (1045, 81, 2945, 3570, 1160, 2667, 102), 4: (1715, 47, 4615, 4011, 1720, 4769, 104)}, 128: {2: (1395, 72, 4945, 5131, 1425, 4906, 108)}, 256: {1: (1910, 100, 5076, 5666, 2145, 4964, 103), 2: (3211, 80, 6945, 7980, 3562, 7197, 98)}}
 FEW_EXACT = {64: {2: (1659, 83, 2913, 4357, 1639, 3402, 112), 3: (2064, 67, 4088, 4284, 1999, 4423, 112)}, 128: {2: (1927, 86, 4314, 5362, 2170, 3942, 107)}, 256: {1: (2075, 100, 5012, 5979, 2319, 5365, 106), 2: (2734, 79, 6908, 8381, 3309, 7219, 104)}}
-FEW_BLOCKS = {64: {2: (2539, 88, 2226, 3990, 2443, 2096, 113), 3: (2945, 75, 3433, 4328, 2782, 3031, 116)}, 128: {2: (1687, 77, 4066, 4720, 1690, 3954, 103)}, 256: {1: (2418, 100, 3239, 6142, 2503, 4387, 106), 2: (3365, 83, 6665, 7240, 3494, 7545, 99)}}
+FEW_BLOCKS = {64: {2: (2491, 79, 2225, 3572, 2412, 2163, 97), 3: (3072, 64, 3331, 3604, 2832, 2943, 98)}, 128: {2: (1754, 73, 4255, 4871, 1753, 4047, 105)}, 256: {1: (2043, 100, 3434, 5969, 2086, 4889, 110), 2: (3282, 90, 5154, 7221, 3342, 7238, 103)}}
 FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1227, 65, 5496, 4798, 1321, 4875, 108)}}, {128: {2: (1758, 67, 4106, 4832, 1784, 3946, 98)}}   # of forward_e4m3.cu with weights linear between powers of two
 FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
@@ -524,14 +524,17 @@ def choose_more(s, sms=SMS):
     return min(((decode_ns(s, c, sms), c) for c in found), key=lambda x: x[0])
 
 
-SPLIT = {(64, 64): (0, 1530, 2070), (64, 128): (0, 3530, 4460), (128, 64): (0, 5650, 2400), (256, 64): (0, 3550, 2320)}   # by head dimension and keys
+SPLIT = {(64, 64): (0, 1530, 2070), (64, 128): (2000, 2200, 2750), (128, 64): (0, 5650, 2400), (256, 64): (0, 3550, 2320)}   # by head dimension and keys
 
 
 def split_ns(s, c, sms=SMS):
     """Of choose_split's c, with scales by block: rounds of CTAs, each warpgroup's tiles of keys one after the other."""
     defines = dict(c.defines)
     begin, of_rows, of_keys = SPLIT[s.D, defines["WS_KEYS"]]
-    return begin + ceil_div(c.grid[0] * c.grid[1] * c.grid[2], sms) * (of_rows + of_keys * ceil_div(s.Sk, defines["WS_KEYS"] * defines["WS_WGS"]))
+    ctas = c.grid[0] * c.grid[1] * c.grid[2]
+    alone = 20 * ctas - 300 if s.D == 64 and ctas <= sms else 0   # a round that is not full
+    reading = 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
+    return begin + alone + ceil_div(ctas, sms) * (of_rows + of_keys * ceil_div(s.Sk, defines["WS_KEYS"] * defines["WS_WGS"])) + reading // 3
 
 
 # By (head dimension, keys, consumers), nanoseconds: a launch; as many CTAs as the SMs hold at once; one of them on each SM, two, and so on, as they come beside that; hundredths of what one more on each SM takes that the first of them
@@ -565,12 +568,12 @@ def tiny_choices(s, sms=SMS):
 # Of kernels for many queries: by file, head dimension, consumers, whether over V^T, and whether by one tile of keys, as scales by block want it: cycles of a tile of keys, and of a row tile's start and end, without the mask and behind it.
 MANY = {("forward_f16", 64, 2, False, False): ((1160, 1840), (1160, 2075)), ("forward_f16", 64, 4, False, False): ((1750, 2700), (1760, 2800)),
         ("forward_e4m3", 128, 2, False, False): ((1460, 3120), (1505, 3450)), ("forward_e4m3", 128, 3, False, False): ((1990, 4520), (2060, 4100)),
-        ("forward_e4m3", 128, 2, False, True): ((1705, 2530), (1715, 2765)), ("forward_e4m3", 128, 3, False, True): ((2315, 3610), (2305, 3515)),
+        ("forward_e4m3", 128, 2, False, True): ((1800, 2480), (1830, 2890)), ("forward_e4m3", 128, 3, False, True): ((2380, 3450), (2375, 3605)),
         ("forward_e4m3", 128, 2, True, False): ((1370, 3230), (1385, 3555)), ("forward_e4m3", 128, 3, True, False): ((1830, 4595), (1845, 4300)),
-        ("forward_e4m3", 128, 2, True, True): ((1500, 3790), (1715, 3360)), ("forward_e4m3", 128, 3, True, True): ((2230, 4510), (2255, 4160)),
+        ("forward_e4m3", 128, 2, True, True): ((1655, 3535), (1755, 3710)), ("forward_e4m3", 128, 3, True, True): ((2250, 4430), (2290, 4330)),
         ("forward_e4m3", 256, 2, True, False): ((2520, 5945), (2485, 5890)),
         ("forward", 64, 2, False, False): (None, (1970, 2205)), ("forward", 64, 3, False, False): ((2145, 2925), (2330, 2765)), ("forward", 64, 4, False, False): ((2860, 4060), (2755, 3505)),
-        ("forward", 64, 2, False, True): (None, (2630, 1420)), ("forward", 64, 3, False, True): ((2880, 1430), (2990, 2115)), ("forward", 64, 4, False, True): ((3400, 3065), (3350, 3180)),
+        ("forward", 64, 2, False, True): (None, (2365, 1420)), ("forward", 64, 3, False, True): ((2840, 1680), (2700, 1800)), ("forward", 64, 4, False, True): ((3520, 2950), (3315, 2940)),
         ("forward", 128, 3, False, False): ((2745, 3315), (2770, 3535)), ("forward", 128, 3, True, False): ((2545, 4590), (2630, 3725)),
         ("forward", 256, 2, False, False): ((3010, 4850), (3040, 4880)), ("forward", 256, 2, True, False): ((2800, 5040), (2825, 5120)),
         ("forward", 256, 2, False, True): ((4580, 2900), (5310, 2860)), ("forward", 256, 2, True, True): ((4090, 5305), (4780, 4890))}
@@ -594,7 +597,7 @@ def many_kernels(s, sms=SMS):
     else:
         wgs = 3 if s.D == 128 else 2
         found = [("forward", wgs, made, one and not s.packed and s.D == 256) for made in (False, True)]
-        if s.D == 256 and not one and not s.lse and (s.causal or s.Sk >= 768):   # over fewer keys 1.02 times FA3 FP8's error
+        if s.D == 256 and not one and not s.lse and s.Sk >= (768 if s.causal else 896):   # over fewer keys 1.02 times FA3 FP8's error
             found.append(("forward_e4m3", 2, True, False))
     return [x for x in found if not x[2] or may_transpose(s)]
 
@@ -609,9 +612,7 @@ def many_ns(s, file, wgs, made, by_one, sms=SMS):
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)
     making = 1200 + transposed_bytes(s) * MADE[s.D, s.causal] // 1000000 if made else 0
-    # The masked ones of several tiles come slowly where forward.cu has scales by block at D 256: 6x8-8x184 12.0 us, by few.cuh 8.8.
-    slow = 5000 if file == "forward" and by_one and not made and s.D == 256 and s.causal and s.Sk > 128 else 0
-    return 2000 + making + slow + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
+    return 2000 + making + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
 
 
 def choose_many(s, sms=SMS):

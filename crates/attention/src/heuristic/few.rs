@@ -150,13 +150,13 @@ const PLAIN: [&[Consumers]; 3] = [
 /// With scales by block: at D 64 forward.cu, elsewhere forward_e4m3.cu.
 const BLOCKS: [&[Consumers]; 3] = [
     &[
-        Consumers::new(2, 2539, 88, 2226, 3990, (2443, 2096), 113),
-        Consumers::new(3, 2945, 75, 3433, 4328, (2782, 3031), 116),
+        Consumers::new(2, 2491, 79, 2225, 3572, (2412, 2163), 97),
+        Consumers::new(3, 3072, 64, 3331, 3604, (2832, 2943), 98),
     ],
-    &[Consumers::new(2, 1687, 77, 4066, 4720, (1690, 3954), 103)],
+    &[Consumers::new(2, 1754, 73, 4255, 4871, (1753, 4047), 105)],
     &[
-        Consumers::new(1, 2418, 100, 3239, 6142, (2503, 4387), 106),
-        Consumers::new(2, 3365, 83, 6665, 7240, (3494, 7545), 99),
+        Consumers::new(1, 2043, 100, 3434, 5969, (2086, 4889), 110),
+        Consumers::new(2, 3282, 90, 5154, 7221, (3342, 7238), 103),
     ],
 ];
 
