@@ -49,8 +49,8 @@ WS_DEV void row_max(const float (&s)[N], float& top0, float& top1) {
     top1 = fmaxf(b0, b1);
 }
 
-// s[] becomes 2^(c s + bias), in place, and its row sums are added to sum0 and sum1. kPoly of 8 key blocks go to the FMA pipe.
-template <int N, int kPoly>
+// s[] becomes 2^(c s + bias), in place, and its row sums are added to sum0 and sum1. kPoly of 8 key blocks go to the FMA pipe. kRows 1: the first row's alone.
+template <int N, int kPoly, int kRows = 2>
 WS_DEV void exponentials(float (&s)[N], float c0, float c1, float bias0, float bias1, float& sum0, float& sum1) {
     const float u0 = c0 * 0.03125f, u1 = c1 * 0.03125f, v0 = fmaf(bias0, 0.03125f, 0.5f), v1 = fmaf(bias1, 0.03125f, 0.5f);
     float t0 = 0.0f, t1 = 0.0f;
@@ -61,18 +61,24 @@ WS_DEV void exponentials(float (&s)[N], float c0, float c1, float bias0, float b
         if (poly) {
             s[4 * b] = exp2_unit(fma_sat(s[4 * b], u0, v0));
             s[4 * b + 1] = exp2_unit(fma_sat(s[4 * b + 1], u0, v0));
-            s[4 * b + 2] = exp2_unit(fma_sat(s[4 * b + 2], u1, v1));
-            s[4 * b + 3] = exp2_unit(fma_sat(s[4 * b + 3], u1, v1));
+            if (kRows > 1) {
+                s[4 * b + 2] = exp2_unit(fma_sat(s[4 * b + 2], u1, v1));
+                s[4 * b + 3] = exp2_unit(fma_sat(s[4 * b + 3], u1, v1));
+            }
         } else {
             s[4 * b] = ex2(fmaf(s[4 * b], c0, bias0));
             s[4 * b + 1] = ex2(fmaf(s[4 * b + 1], c0, bias0));
-            s[4 * b + 2] = ex2(fmaf(s[4 * b + 2], c1, bias1));
-            s[4 * b + 3] = ex2(fmaf(s[4 * b + 3], c1, bias1));
+            if (kRows > 1) {
+                s[4 * b + 2] = ex2(fmaf(s[4 * b + 2], c1, bias1));
+                s[4 * b + 3] = ex2(fmaf(s[4 * b + 3], c1, bias1));
+            }
         }
         sum0 += s[4 * b];
         t0 += s[4 * b + 1];
-        sum1 += s[4 * b + 2];
-        t1 += s[4 * b + 3];
+        if (kRows > 1) {
+            sum1 += s[4 * b + 2];
+            t1 += s[4 * b + 3];
+        }
     }
     sum0 += t0;
     sum1 += t1;

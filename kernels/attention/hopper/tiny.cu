@@ -12,6 +12,8 @@
 //   A tile of keys that none of a CTA's rows sees is not loaded, but its CTA finishes its share of the output.
 //   WS_FOLDED (causal, two groups): a CTA has a row tile from each end and every CTAS-th span of 128 keys, and passes over spans that are not seen: boxes
 //   of 64 (q) and 128 (k, v) rows. WS_SERIAL (two spans, D 64): their scores are in registers one after the other, each under the maximum so far.
+//   Of at most eight packed rows (a few tokens) each thread's second row is none. Its place in the operand holds what rounding to e4m3 takes from the first one's weights, times 16: so the product gives both, and weights have eight bits instead of
+//   four. H100, 2026-11-27, tiles of 128 keys: relF 0.90 to 0.91 of what it was (one token over 512 keys 0.045, FA3 FP8 0.051), 1x8-8x1x512x64 2.25 us instead of 2.31, as half of the exponentials go; more rows 0 to 2.5% slower. Not in tiles of 256 keys (more rows 10% slower), nor at D 256 (4%).
 // Losers (mission 1x8x512x64 on an H200, 2026-11-21, graph replay): split.cu, four warpgroups of 128 keys on the same 64 rows 8.0 us (four
 // warps a scheduler, 2200 instructions each); a cluster of two CTAs of 64 rows by 256 keys 5.6 us (2300 cycles of it for 36 KB a CTA from the L2);
 // loads by cp.async 4.4 us; slices of Q, K and V by multicast to the CTAs of a cluster of 8 that share them 4.2 instead of 4.1, and 7.7 instead of 5.0
@@ -56,6 +58,7 @@
 
 #include "scale.cuh"
 #include "softmax.cuh"
+#include "half.cuh"
 #include "rows.cuh"
 
 constexpr i32 CTAS = WS_CTAS, ROWS = 64 * WGS, THREADS = 128 * WGS;
@@ -109,6 +112,21 @@ WS_DEV void load_rows(u32 smem, u32 half_bytes, const TensorMap* map, u32 bar, i
     for (i32 half = 0; half < (D + 127) / 128; ++half) tma_load_4d(smem + half * half_bytes, map, bar, half * 128, first, head, b);
 }
 
+// The first row's probabilities as operand registers, and in the second row's place what rounding takes from them, times kRest.
+constexpr bool kMaySplit = WGS == 1 && KEYS == 128;
+constexpr float kRest = 16.0f;   // of at most 2^8, half of e4m3's last place, 2^4
+template <int N>
+WS_DEV void split_probabilities(const float (&s)[N], u32 (&p)[N / 4]) {
+#pragma unroll
+    for (int g = 0; g < N / 8; ++g) {
+        const u32 x = f16x2(s[8 * g], s[8 * g + 1]), y = f16x2(s[8 * g + 4], s[8 * g + 5]), whole = e4m3x4_of_f16x2(x, y);
+        u32 a, b;
+        f16_of_e4m3(whole, a, b);
+        p[4 * (g / 2) + 2 * (g % 2)] = whole;
+        p[4 * (g / 2) + 2 * (g % 2) + 1] = e4m3x4_of_f16x2(mul_f16x2(sub_f16x2(x, a), twice(kRest)), mul_f16x2(sub_f16x2(y, b), twice(kRest)));
+    }
+}
+
 // V^T lies in pieces of SPAN keys.
 template <int kWarps>
 WS_DEV void transpose_spans(u32 shared, u32 part, u32 lane) {
@@ -137,7 +155,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         mbarrier_init_fence();
         for (u32 g = 0; g < WGS; ++g) {
             const i32 of_group = parts_of_group(g);
-            mbarrier_expect_tx(k_full + 16 + 16 * g, of_group * 512);
+            if (CTAS > 1) mbarrier_expect_tx(k_full + 16 + 16 * g, of_group * 512);
             mbarrier_expect_tx(k_full + 24 + 16 * g, (of_group - (static_cast<i32>(part) < of_group)) * kChunks * 2048);
         }
         if (!WS_GROUPED) prefetch_tensor_map(&q_map);
@@ -175,6 +193,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         }
         cp_async_commit();
     }
+    const bool split = kMaySplit && (WS_GROUPED ? p.Sq * p.group : p.Sq) <= 8;   // a thread's second row is none: it holds what rounding takes from the first one's weights
     const float k_scale = load_f32(p.k_scale + b * p.ks_b + kv_head * p.ks_h), v_scale = load_f32(p.v_scale + b * p.vs_b + kv_head * p.vs_h);
     // Not multiplied here: a product would wait for its loads.
     const float q_scale0 = load_f32(p.q_scale + b * p.qs_b + r0.head * p.qs_h), q_scale1 = WS_GROUPED ? load_f32(p.q_scale + b * p.qs_b + r1.head * p.qs_h) : q_scale0;
@@ -185,6 +204,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         fence_async_shared();
     };
     float mine[kChunks][8] = {};
+    float2 only0 = make_float2(kNegInf, 0.0f), only1 = only0;   // CTAS 1: what others are sent
     const u32 row = warp * 16 + lane / 4;
     if (active) {
         MARK(1);
@@ -280,6 +300,9 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
                 if (unseen) {
 #pragma unroll
                     for (i32 i = 0; i < PIECE / 8; ++i) y[i] = 0;
+                } else if (kMaySplit && split) {
+                    exponentials<PIECE / 2, WS_POLY, 1>(x, c0, c1, bias0, bias1, sum0, sum1);
+                    split_probabilities(x, y);
                 } else {
                     exponentials<PIECE / 2, WS_POLY>(x, c0, c1, bias0, bias1, sum0, sum1);
                     pack_probabilities(x, y);
@@ -320,12 +343,17 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         sum1 = m1 == kNegInf ? 0.0f : sum1;
         const float i0 = sum0 > 0.0f ? rcp(sum0) : 0.0f, i1 = sum1 > 0.0f ? rcp(sum1) : 0.0f;
         if (CTAS > 1) cluster_wait();
-        const u32 stats_at = shared + kStats + (group * CTAS + part) * 512 + row * 8;
+        if (CTAS > 1) {
+            const u32 stats_at = shared + kStats + (group * CTAS + part) * 512 + row * 8;
 #pragma unroll
-        for (u32 owner = lane4; owner < CTAS; owner += 4) {
-            const u32 to = cluster_addr(stats_at, owner), to_bar = cluster_addr(stats_bar, owner);
-            cluster_send2(to, to_bar, m0, sum0);
-            cluster_send2(to + 64, to_bar, m1, sum1);
+            for (u32 owner = lane4; owner < CTAS; owner += 4) {
+                const u32 to = cluster_addr(stats_at, owner), to_bar = cluster_addr(stats_bar, owner);
+                cluster_send2(to, to_bar, m0, sum0);
+                cluster_send2(to + 64, to_bar, m1, sum1);
+            }
+        } else {
+            only0 = make_float2(m0, sum0);
+            only1 = make_float2(m1, sum1);
         }
         wgmma_wait<0>();
         pin(o);
@@ -334,6 +362,10 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
 #pragma unroll
         for (i32 i = 0; i < D / 2; ++i) o[i] = fmaf(first_o[i], i % 4 < 2 ? older0 : older1, o[i]);
 #endif
+        if (kMaySplit && split) {
+#pragma unroll
+            for (i32 i = 0; i < D / 2; i += 4) o[i] = fmaf(o[i + 2], 1.0f / kRest, o[i]), o[i + 1] = fmaf(o[i + 3], 1.0f / kRest, o[i + 1]);
+        }
         MARK(6);
         // Outputs of one part alone are at most 448: f16 holds them to 11 bits.
         const u32 swap_at = shared + kSwap + (group * CTAS + part) * kChunks * 2048 + thread * 16;
@@ -363,7 +395,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         if (CTAS > 1) cluster_wait();
     }
     MARK(7);
-    mbarrier_wait(stats_bar, 0);
+    if (CTAS > 1) mbarrier_wait(stats_bar, 0);
     MARK(8);
 
     const float2* stats = reinterpret_cast<const float2*>(smem + kStats) + group * CTAS * 64;
@@ -372,8 +404,8 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
 #pragma unroll
     for (i32 i = 0; i < CTAS; ++i) {
         // A part that saw nothing sent nothing.
-        st0[i] = i < parts ? stats[i * 64 + row] : make_float2(kNegInf, 0.0f);
-        st1[i] = i < parts ? stats[i * 64 + row + 8] : make_float2(kNegInf, 0.0f);
+        st0[i] = CTAS == 1 ? only0 : i < parts ? stats[i * 64 + row] : make_float2(kNegInf, 0.0f);
+        st1[i] = CTAS == 1 ? only1 : i < parts ? stats[i * 64 + row + 8] : make_float2(kNegInf, 0.0f);
         top0 = fmaxf(top0, st0[i].x);
         top1 = fmaxf(top1, st1[i].x);
     }
@@ -388,7 +420,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         if (i == part) own0 = st0[i].x, own1 = st1[i].x;
     }
     const float f0 = all0 > 0.0f ? v_scale * rcp(all0) : 0.0f, f1 = all1 > 0.0f ? v_scale * rcp(all1) : 0.0f;
-    mbarrier_wait(bar, 0);
+    if (CTAS > 1) mbarrier_wait(bar, 0);
 #pragma unroll
     for (u32 c = 0; c < kChunks; ++c) {
         float y[8];
