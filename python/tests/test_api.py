@@ -213,7 +213,9 @@ class Quantisation(unittest.TestCase):
         same = w.pack_kv(w.quantize_fp8(k), w.quantize_fp8(v))
         self.assertIsNone(same.k_mean)
         self.assertTrue(torch.equal(same.k.view(torch.uint8), w.quantize_fp8(k)[0].view(torch.uint8)))
-        for bad, error in (((k, v[:, :, :9]), ValueError), (((k, 1), v), TypeError), ((k.double(), v), TypeError)):
+        pair = w.quantize_fp8(k)
+        for bad, error in (((k, v[:, :, :9]), ValueError), (((k, 1), v), TypeError), ((k.double(), v), TypeError), (((pair[0], torch.ones(3)), v), ValueError),
+                           (((pair[0], torch.ones(1, 2, 4)), v), ValueError)):
             with self.assertRaises(error):
                 w.pack_kv(*bad)
         mixed = w.pack_kv((kv.k, kv.k_scale), v)   # each as it comes

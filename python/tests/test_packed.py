@@ -36,12 +36,13 @@ class Parts(unittest.TestCase):
 
     def test_a_mean_is_what_the_kernel_reads(self):
         k, odd = codes(2, 3, 200, 64), torch.zeros(2 * 3 * 64 + 1)[1:].view(2, 3, 64)
-        self.assertIsNone(_packed._mean("v_mean", None, k))
-        self.assertEqual(_packed._mean("v_mean", odd, k).data_ptr() % 16, 0)
-        self.assertTrue(_packed._mean("v_mean", torch.zeros(2, 64, 3).transpose(1, 2), k).is_contiguous())
+        for right in (None, odd, torch.zeros(2, 64, 3).transpose(1, 2)):
+            _packed._check_mean("v_mean", right, k)
+        self.assertEqual(_packed._aligned(odd).data_ptr() % 16, 0)
+        self.assertTrue(_packed._aligned(torch.zeros(2, 64, 3).transpose(1, 2)).is_contiguous())
         for m, error in ((torch.zeros(2, 3, 63), ValueError), (torch.zeros(2, 1, 64), ValueError), (torch.zeros(2, 3, 64).half(), TypeError), (0.0, TypeError)):
             with self.assertRaises(error):
-                _packed._mean("v_mean", m, k)
+                _packed._check_mean("v_mean", m, k)
 
 
 class Ways(unittest.TestCase):

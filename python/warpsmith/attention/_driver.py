@@ -64,6 +64,25 @@ def bind_context(device):
         check(cuda().cuCtxSetCurrent(context), "cuCtxSetCurrent")
 
 
+class _DLTensor(ctypes.Structure):   # dlpack.h: DLManagedTensor, whose first field is a DLTensor
+    _fields_ = [("data", c_void_p), ("device_kind", c_int), ("device", c_int), ("dimensions", c_int), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", c_void_p), ("strides", c_void_p), ("offset", c_uint64), ("context", c_void_p), ("deleter", c_void_p)]
+
+
+_kept = []
+
+
+def kept_bytes(n, device):
+    """A DLPack capsule of n bytes of a device, whose context is current, for the process's life: never given back, and not of torch's allocator."""
+    address, shape = c_uint64(), c_uint64(n)
+    check(cuda().cuMemAlloc_v2(byref(address), c_size_t(n)), f"cuMemAlloc({n})")
+    t = _DLTensor(address.value, 2, device, 1, 1, 8, 1, ctypes.addressof(shape), None, 0, None, None)
+    _kept.append((t, shape))
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
+    return make(ctypes.addressof(t), b"dltensor", None)
+
+
 class _Attribute(ctypes.Structure):
     _fields_ = [("id", c_int), ("pad", c_int), ("value", c_int), ("rest", ctypes.c_char * 60)]
 

@@ -7,24 +7,42 @@ graphs may run beside each other. Where none is left, counters are zeroed on the
 import threading
 
 import torch
+import torch.utils.dlpack
 
 from . import _driver
 
 _UNITS, _SLOTS, _CAPTURED = 16384, 64, 1 << 20   # counters of a slot, slots for streams, counters for captures at a time (a decode takes at most 15,840)
 _CAPTURES = 64   # captures whose slots are known: those that are under way
-_pools = {}
+_pools, _ones = {}, {}
 _lock = threading.Lock()
+
+
+def _kept(n, device):
+    """So many bytes of a device for the process's life: from the driver, as torch's allocator may be handing out a graph's pool (torch.compile's reduce-overhead),
+    which may keep nothing that its outputs do not account for."""
+    with _driver.relaxed_capture(), torch.cuda.device(device):
+        _driver.bind_context(device.index)
+        return torch.utils.dlpack.from_dlpack(_driver.kept_bytes(n, device.index))
 
 
 def like_one(dtype, device, shape):
     """One element that looks like all of `shape`: empty_like of it is what torch.empty does, in half of the time."""
-    return torch.empty(1, dtype=dtype, device=device).expand(shape)
+    one = _ones.get(device.index)
+    if device.type != "cuda" or device.index is None:   # no card's own: a test's
+        return torch.empty(1, dtype=dtype, device=device).expand(shape)
+    if one is None:
+        with _lock:
+            one = _ones.get(device.index)
+            if one is None:
+                one = _ones[device.index] = _kept(16, device)
+    return one.view(dtype)[:1].expand(shape)
 
 
 def _zeros(n, device):
     """Of an int32 tensor, for any stream; also while other streams are captured."""
+    words = _kept(4 * n, device).view(torch.int32)
     with _driver.relaxed_capture():
-        words = torch.zeros(n, dtype=torch.int32, device=device)
+        words.zero_()
         torch.cuda.current_stream(device).synchronize()
     return words
 

@@ -201,6 +201,9 @@ def _one(name, x, scales, centred):
             raise TypeError(f"{name} must be codes in float8_e4m3fn and their scale in float32, not {x[0].dtype} and {x[1].dtype}")
         if x[0].dim() != 4:
             raise ValueError(f"{name}'s codes must be (B, H, S, D), not {tuple(x[0].shape)}")
+        shapes = _arguments.scale_shapes(*x[0].shape[:3])
+        if tuple(x[1].shape) not in shapes or x[1].device != x[0].device:
+            raise ValueError(f"{name}'s scale must have the shape {shapes[0]}, {shapes[1]} or {shapes[2]} and be on {x[0].device}, not {tuple(x[1].shape)} on {x[1].device}")
         if not x[1].is_cuda or _values.looked_at:   # on the CPU looking costs no waiting
             _values.scales(f"{name}'s scale", x[1])
         return x[0], x[1], None, None

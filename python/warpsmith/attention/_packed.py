@@ -28,6 +28,8 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
         return result
     if not isinstance(kv, PackedKV):
         raise TypeError(f"kv must be a PackedKV, as pack_kv makes it, not {type(kv).__name__}")
+    for name in ("k_mean", "v_mean"):
+        _check_mean(name, getattr(kv, name), kv.k)
     q = _arguments.as_tensor("q", q, E4M3)
     _arguments.options(softmax_scale, 64, out_dtype, out_scale, mode)
     causal, return_lse = _arguments.flag("causal", causal), _arguments.flag("return_lse", return_lse)
@@ -55,7 +57,7 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
         tensors[2] = _transposed(v_t, kv.k)
         tensors[:3] = map(_plan.loadable, tensors[:3])
         if kv.v_mean is not None:
-            tensors.append(_mean("v_mean", kv.v_mean, kv.k))
+            tensors.append(_aligned(kv.v_mean))
         with torch.cuda.device(q.device):
             plan = _call.plan_for(tensors[:6], causal, scale, out_dtype, inverse, return_lse, packed=True, fast=mode == "fast")
             result = plan(*tensors)
@@ -116,15 +118,20 @@ def _transposed(v_t, k):
     return _arguments.without_gradient("v_t", v_t)
 
 
-def _mean(name, m, k):
-    """A mean (B, Hkv, D) as the kernel reads it, or None."""
+def _check_mean(name, m, k):
+    """Whether m is None, or keys' or values' mean (B, Hkv, D)."""
     if m is None:
-        return None
+        return
     if not isinstance(m, torch.Tensor) or m.dtype != torch.float32:
         raise TypeError(f"{name} must be float32, not {getattr(m, 'dtype', type(m).__name__)}")
-    if m.shape != (k.shape[0], k.shape[1], k.shape[3]) or m.device != k.device:
+    if isinstance(k, torch.Tensor) and k.dim() == 4 and (m.shape != (k.shape[0], k.shape[1], k.shape[3]) or m.device != k.device):
         raise ValueError(f"{name} must be {(k.shape[0], k.shape[1], k.shape[3])} on {k.device}, not {tuple(m.shape)} on {m.device}")
-    m = _arguments.without_gradient(name, m).contiguous()
+    _arguments.without_gradient(name, m)
+
+
+def _aligned(m):
+    """A mean as the kernel reads it."""
+    m = m.contiguous()
     return m if m.data_ptr() % 16 == 0 else m.clone()
 
 
