@@ -11,7 +11,6 @@ out keys as it thinks best, and is left out where fa3-fwd is not installed.
 Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU but for --compile.
 """
 import argparse
-import dataclasses
 import importlib
 import json
 import random
@@ -69,7 +68,7 @@ def compile_all(shapes):
     seen = set()
     for c in instances(h, shapes):
         if c.file != "transpose":
-            c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", 0),)) if dataclasses.is_dataclass(c) else c._replace(defines=c.defines + (("WS_OUT", 0),))
+            c = c.with_output(0)
         if c.name not in seen:
             seen.add(c.name)
             print(c.name, len(kernels.cubin(c)), flush=True)

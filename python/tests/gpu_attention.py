@@ -478,6 +478,24 @@ def check_repeats():
             assert not any(wrong), (name, causal, wrong)
 
 
+def check_far_scales():
+    """Scales of V by block that differ by ten orders of magnitude, or are all large or small: nothing is infinite and nothing is lost, where parts of sums are exchanged in 16 bits and where weights are, too. In every regime."""
+    shapes = (dict(Sq=1, Sk=9000), dict(Sq=4, Sk=3000, Hkv=2, D=128), dict(Sq=5, Sk=9000, D=256), dict(Sq=1024, Sk=1024, Hq=4, Hkv=2), dict(Sq=1024, Sk=1024, Hq=4, Hkv=2, D=128), dict(Sq=40, Sk=5000, Hkv=2, D=256), dict(Sq=40, Sk=5000, Hkv=2), dict(B=4, Sq=1000, Sk=1000, Hq=16, Hkv=16),
+              dict(Sq=2000, Sk=2000, D=128), dict(Sq=700, Sk=900, D=256), dict(Sq=100, Sk=300))
+    for shape in shapes:
+        B, Hq, Hkv, Sq, Sk, D = ({**dict(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64), **shape}[n] for n in ("B", "Hq", "Hkv", "Sq", "Sk", "D"))
+        (q8, qs, q), (k8, ks, k), (v8, vs, _) = (quantised(torch.randn(B, H, S, D, device=dev), "block") for H, S in ((Hq, Sq), (Hkv, Sk), (Hkv, Sk)))
+        for even, odd in ((1e4, 1e-6), (1e-6, 1e4), (1e5, 3e5), (1e-9, 1e-9)):
+            s = torch.full_like(vs, even)
+            s[:, :, 1::2] = odd
+            v = v8.double() * wide_scale(s, Sk).double()
+            for causal in (False, True):
+                want = oracle(q, k, v, causal, D ** -0.5)
+                for out, lse in (w.sdpa_fp8(q8, k8, v8, qs, ks, s, causal=causal, return_lse=True), (w.sdpa_fp8(q8, k8, v8, qs, ks, s, causal=causal), None)):
+                    why = judge(out, lse, *want)
+                    assert not why, (shape, even, odd, causal, lse is None, why)
+
+
 def check_zero_scales():
     """A scale of exactly 0, beside masked keys: all keys that a row sees weigh the same, or what is seen is 0. In every regime."""
     shapes = (dict(Sq=100, Sk=90), dict(B=2), dict(Sq=1, Sk=9000, Hq=32), dict(Sq=4, Sk=3000, Hq=32, D=128), dict(Sq=40, Sk=3000, Hkv=2), dict(Sq=40, Sk=3000, Hkv=2, D=128), dict(Sq=40, Sk=3000, Hkv=2, D=256), dict(Sq=700, Sk=900, D=128),
@@ -500,6 +518,20 @@ def check_zero_scales():
                         assert not why, (shape, kind, "qkv"[zero], causal, lse is None, why)
                         if zero == 2:
                             assert (out[:, 0] == 0).all(), (shape, kind, causal, lse is None, "values of scale 0")
+
+
+def check_graph_trees():
+    """torch.compile's own graphs, whose pool may keep nothing but outputs: neither templates of results nor counters, made there for the first time."""
+    from warpsmith.attention import _memory
+    _memory._pools.clear()
+    _memory._ones.clear()
+    for Sq, Sk in ((300, 300), (1, 9000), (1200, 1200)):
+        f = lambda *a: w.sdpa_fp8(*a, causal=True).float() * 2
+        g = torch.compile(f, mode="reduce-overhead")
+        for _ in range(4):
+            t = inputs(Sq=Sq, Sk=Sk)
+            torch.compiler.cudagraph_mark_step_begin()
+            assert torch.equal(g(*t).clone(), f(*t)), (Sq, Sk)
 
 
 def check_compile():
@@ -634,7 +666,7 @@ def check_packing():
             print(f"    {'causal' if causal else 'full'}: " + ", ".join(f"{what} {t:.1f} us ({us['torch'] / t:.2f}x)" for what, t in us.items()), flush=True)
 
 
-CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, chain=check_chain, repeats=check_repeats, compile=check_compile, errors=check_errors, zeros=check_zero_scales, eager=check_eager)
+CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, chain=check_chain, repeats=check_repeats, compile=check_compile, graph_trees=check_graph_trees, errors=check_errors, zeros=check_zero_scales, far_scales=check_far_scales, eager=check_eager)
 
 
 class _Recorded(Exception):

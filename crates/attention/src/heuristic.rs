@@ -52,7 +52,7 @@ impl From<&Problem> for Shape {
             seqlen_q: p.seqlen_q,
             seqlen_k: p.seqlen_k,
             head_dim: p.head_dim,
-            mask: p.mask,
+            mask: if p.seqlen_q == 1 { Mask::Full } else { p.mask }, // the last query sees all keys
             plain: p.plain_scales(),
             packed: p.packed_values,
             lse: false,

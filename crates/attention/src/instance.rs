@@ -106,10 +106,12 @@ pub fn portable_instances() -> Vec<Instance> {
 }
 
 impl Instance {
-    /// The same with its output's format compiled in.
+    /// The same with its output's format compiled in; `tiny.cu` with log-sum-exps asks for it at run time, as there would be many of it.
     pub fn with_output(&self, kind: u32) -> Instance {
         let mut defines = self.defines.clone();
-        defines.push(("WS_OUT", kind));
+        if self.define("WS_LSE") == 0 {
+            defines.push(("WS_OUT", kind));
+        }
         Instance { file: self.file, defines }
     }
 }

@@ -48,7 +48,8 @@ fn every_choice_is_in_the_list_of_instances() {
     for line in include_str!("choices.tsv").lines().filter(|l| !l.starts_with('#')) {
         let name = line.split_once('\t').unwrap().1.split(' ').next().unwrap();
         for kind in 0..if name.contains("_wideq1") { 2 } else { 3 } {
-            let name = format!("{name}_out{kind}");
+            // tiny.cu with log-sum-exps asks for the output's format at run time.
+            let name = if name.ends_with("_lse1") { name.to_string() } else { format!("{name}_out{kind}") };
             assert!(names.contains(&name), "{name}");
         }
     }

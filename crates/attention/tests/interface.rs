@@ -78,6 +78,9 @@ fn plans_say_what_memory_they_need() {
     let causal = Problem { mask: Mask::Causal, output: Output::F16, ..Problem::dense(1, 8, 8, 512, 512, 64) };
     let name = Plan::new(&causal, &HOPPER).unwrap().choice().instance.name();
     assert!(name.starts_with("tiny_d64") && name.contains("causal1") && name.ends_with("out1"), "{name}");
+    let one = Problem { mask: Mask::Causal, ..Problem::dense(4, 16, 16, 1, 4096, 64) };
+    let name = Plan::new(&one, &HOPPER).unwrap().choice().instance.name();
+    assert!(name.contains("causal0"), "a single query sees all keys: {name}");
 }
 
 /// The fastest kernels at D 64 and 128 do not know the log-sum-exp well enough: launches that want it are another one's.
@@ -99,7 +102,11 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
             "forward_d256_wgs2_causal0_keep0_poly0_wide1_packed1_blocks0_out0",
         ),
         (Problem::dense(4, 16, 16, 1000, 4096, 256), "forward_d256", "forward_d256"),
-        (Problem::dense(1, 8, 8, 512, 512, 64), "tiny_d64", "tiny_d64"),
+        (
+            Problem::dense(1, 8, 8, 512, 512, 64),
+            "tiny_d64_keys256_wgs1_ctas2_causal0_grouped0_poly3_blocks2_out0",
+            "tiny_d64_keys256_wgs1_ctas2_causal0_grouped0_poly3_blocks2_lse1",
+        ),
         (Problem::dense(4, 16, 16, 1, 4096, 64), "decode_d64", "decode_d64"),
         (
             Problem { packed_values: true, ..Problem::dense(4, 16, 16, 4096, 4096, 64) },

@@ -82,7 +82,7 @@ constexpr u32 kCount = kBars + WARPS * STAGES * kBarBytes, kFree = kCount + 8;  
 constexpr u32 kSharedBytes = kFree + 8;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
-// P is f16 here, and times a ratio of V's scales: 2^4 at most leaves room for both. Where there is no such ratio a score may exceed its row's
+// P is f16 here, and times a ratio of V's scales, 1 at most. Where there is no such ratio a score may exceed its row's
 // reference by kSlack before that is raised.
 constexpr float kShift = 4.0f, kSlack = 6.0f;
 
@@ -165,7 +165,7 @@ WS_DEV void tile(State& st, Queries queries, u32 k, const float (&c)[HALVES][2],
                 for (i32 n = 0; n < D / 16; ++n) st.o[n][h][e] *= a, st.o[n][h][e + 2] *= a;
             }
     }
-    // P^T as an operand: eight by eight transpositions within the warp. v_scale is this block's over the head's first: 1 where the head has
+    // P^T as an operand: eight by eight transpositions within the warp. v_scale is this block's over the largest: 1 where the head has
     // one scale, which comes at the end.
     u32 pr[KEYS / 16][HALVES][2];
 #pragma unroll
@@ -430,8 +430,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
         }
         const i32 clear = WS_CAUSAL ? min(keys, keys - p.Sq + 1) : keys;
-        // One scale comes at the end, whatever it is; of several the first does, and the others are taken relative to it.
-        const float k_head = ks[0], v_head = !blocks || vs[0] > 0.0f ? vs[0] : 1.0f, v_inverse = 1.0f / v_head;
+        // One scale comes at the end, whatever it is. Of several the largest among the CTA's own keys comes with a warp's outputs, and the others are taken relative to it: not the first one, as P times a ratio of 4,096 is beyond f16.
+        const float k_head = ks[0];
+        float v_most = 1.0f;
+        if (blocks) {
+            v_most = 0.0f;
+            const i32 last = min(stop * KEYS, keys) - 1;
+            for (i32 t = ((first_tile - static_cast<i32>(warp)) * KEYS >> 7) + static_cast<i32>(lane); t <= last >> 7; t += 32) v_most = fmaxf(v_most, vs[t * p.vs_t]);
+#pragma unroll
+            for (u32 i = 16; i > 0; i /= 2) v_most = fmaxf(v_most, __shfl_xor_sync(0xFFFFFFFFu, v_most, i));
+            if (!(v_most > 0.0f)) v_most = 1.0f;
+        }
+        const float v_head = blocks ? 1.0f : vs[0], v_inverse = 1.0f / v_most;
         State st;
 #pragma unroll
         for (i32 n = 0; n < D / 16; ++n)
@@ -501,7 +511,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 if (2 * static_cast<i32>(lane4) + e < rows) {
                     float* to = swap + (warp * 8 + 2 * lane4 + e) * PITCH + 2 * (lane / 4);
 #pragma unroll
-                    for (i32 n = 0; n < D / 16; ++n) *reinterpret_cast<float2*>(to + 16 * n) = make_float2(st.o[n][0][e], st.o[n][0][e + 2]);
+                    for (i32 n = 0; n < D / 16; ++n) *reinterpret_cast<float2*>(to + 16 * n) = make_float2(st.o[n][0][e] * v_most, st.o[n][0][e + 2] * v_most);
                 }
             }
             __syncwarp();
@@ -561,7 +571,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 if (2 * static_cast<i32>(lane4) + e < count) {
                     float* to = swap_of(warp) + (place + 2 * lane4 + e) * PITCH + 2 * (lane / 4);
 #pragma unroll
-                    for (i32 n = 0; n < D / 16; ++n) *reinterpret_cast<float2*>(to + 16 * n) = make_float2(st.o[n][h][e], st.o[n][h][e + 2]);
+                    for (i32 n = 0; n < D / 16; ++n) *reinterpret_cast<float2*>(to + 16 * n) = make_float2(st.o[n][h][e] * v_most, st.o[n][h][e + 2] * v_most);
                 }
             }
             if (at_once && h + 1 < HALVES) continue;

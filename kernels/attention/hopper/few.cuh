@@ -263,6 +263,13 @@ constexpr i32 kFan = 4;   // parts that one warp adds
 // 1x32-8x64x16384x128 27.9 instead of 26.8, D 256 4 to 6%.)
 WS_DEV bool few_without_rows(const Params& p, const Work& w, u32 group) { return WGS > 1 && w.first_row + static_cast<i32>(64 * group) >= p.group * few_queries(p, w); }
 
+// Outputs of a part: of V's codes, at most 448, as f16; with kBlocks of V itself, whose scales may be any, as bf16.
+WS_DEV u32 narrow(float a, float b) { return kBlocks ? bf16x2(a, b) : f16x2(a, b); }
+WS_DEV void widen(u32 pair, float& a, float& b) {
+    if (kBlocks) a = __uint_as_float(pair << 16), b = __uint_as_float(pair & 0xFFFF0000u);
+    else f32_of_f16x2(pair, a, b);
+}
+
 // Leaves a thread's outputs, relative to 2^top (which become those of all), for whoever comes last of the warps that share the row tile's keys, kFan by kFan and then what those have added, always in the order of keys: true for the warp
 // that has all of them. p.arrived: a counter for each part, by warps. One CTA's reading bounds this (64 bytes a cycle from the L2), which is why few are added at a time and outputs are narrow.
 template <i32 N>
@@ -279,7 +286,7 @@ WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thr
         const float f0 = over(1.0f, o[Part::kSum0]), f1 = over(1.0f, o[Part::kSum1]);
 #pragma unroll
         for (i32 i = 0; i < Part::kOut; i += 8)
-            __stcg(mine + i / 8 * Part::kThreads, make_uint4(f16x2(o[i] * f0, o[i + 1] * f0), f16x2(o[i + 2] * f1, o[i + 3] * f1), f16x2(o[i + 4] * f0, o[i + 5] * f0), f16x2(o[i + 6] * f1, o[i + 7] * f1)));
+            __stcg(mine + i / 8 * Part::kThreads, make_uint4(narrow(o[i] * f0, o[i + 1] * f0), narrow(o[i + 2] * f1, o[i + 3] * f1), narrow(o[i + 4] * f0, o[i + 5] * f0), narrow(o[i + 6] * f1, o[i + 7] * f1)));
         __stcg(mine + Part::kOut / 8 * Part::kThreads, make_uint4(__float_as_uint(top0), __float_as_uint(top1), __float_as_uint(o[Part::kSum0]), __float_as_uint(o[Part::kSum1])));
         i32* counter = p.arrived + kDrawn + ((static_cast<i64>(unit) * splits + first + level) * WGS + group) * 4 + thread / 32;
         i32 before = 0;
@@ -312,7 +319,7 @@ WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thr
 #pragma unroll
             for (i32 j = 0; j < 4; ++j) {
                 float low, high;
-                f32_of_f16x2(pairs[j], low, high);
+                widen(pairs[j], low, high);
                 float& o0 = o[8 * i + 2 * j];
                 float& o1 = o[8 * i + 2 * j + 1];
                 o0 = fmaf(low, j % 2 ? g1[s] : g0[s], o0), o1 = fmaf(high, j % 2 ? g1[s] : g0[s], o1);

@@ -23,9 +23,7 @@
 //   Weights  t = sat(b - c s) is (32 - E) / 32 of a weight of 2^(E - 7), as a code of e4m3, in one of three ways by groups of 16 keys of a tile (WS_PARABOLA, WS_MUFU):
 //     linear    between powers of two, 2^f as 1 + f: y = 1280 - 256 t is 1024 + 8 E, rounded to a whole number by the very FMA, and its lower byte is the code: two and a half instructions for two weights. 4% too large in the mean, 3% of which others
 //               are made, too; 1.7% off beside that (RMS, where rounding to e4m3 takes 2.6%).
-//     parabola  From 1/2 to 1, where no weight is too large, an f16 is a fixed-point number: t's bits are those of 1.0 less 64 E, E's four whole and six broken places, and -32 times them is a code of 8 bits and eight more. What is missing between
-//               powers of two, 2^f - 1 - f, is a parabola within 0.0059: v = a (1 - f) - b, and -v v - d is of such a size that its bits, as f16 below its normal numbers, are what is to be added. So 16 bits of the
-//               exact weight's logarithm (0.13% off, RMS) and half a code's place, whose upper eight are the code: rounded once, as FA3 rounds exact weights. Five and a half instructions.
+//     parabola  what is missing between powers of two is a parabola, to which 16 bits of the exact weight's logarithm are added (codes.cuh): rounded once, as FA3 rounds exact weights. Five and a half instructions.
 //     MUFU      exponentials in f16 pairs, rounded to e4m3: five instructions, two of them on a pipe that has nothing else to do, and best at D 256, where there is time for them.
 //   The range, 15.75 octaves and what e4m3 has below, ends in a true 0. WS_FAST: all linear (but one group at D 128 behind the mask, else ptxas 13.0 serialises some instances, C7511).
 //   Sums     by the product of values: eight rows of ones behind V^T. So they are those of the rounded weights.
@@ -170,8 +168,6 @@ constexpr u32 kFactors = kRecords + 2 * kRecordBytes, kFactorBytes = kFew ? 4 * 
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
-constexpr float kOctaves = 32.0f;
-constexpr float kReference = 17.046875f;   // 32 - E of a step's largest weight, 2^8, less 3/64: by so much of 0.0575 octaves weights linear between powers of two, 4% too large in the mean, are meant to be
 constexpr float kNone = -1.0e30f;   // r of a row that has seen no key
 constexpr float kFar = 64.0f;       // octaves by which a step's reference may be above r
 constexpr float kSteep = 32.0f;     // of b: beyond, f16 has steps of more than half an octave
@@ -180,6 +176,7 @@ constexpr float kAbove = kLean ? 88.0f : 0.0f;   // octaves that r is above the 
 constexpr float kReach = 900.0f;    // of scores, octaves: b is not too steep
 constexpr float kRise = 88.0f;      // of references above r, octaves: by so many outputs over a million keys are within f32
 
+#include "codes.cuh"
 #include "pairs.cuh"
 
 // Whether all threads at a barrier say so, which the compiler knows to be the same in a warp.
@@ -220,22 +217,12 @@ WS_DEV void issue_values(float (&t)[N], const u32 (&p)[kTiles][KEYS / 8], const 
     wgmma_commit();
 }
 
-// A pair of weights: each half's upper byte is a code. `one` is 1.0 twice, from a register: as a constant it would make two instructions of one.
-WS_DEV u32 codes(u32 s, u32 c, u32 b, u32 one) {
-    constexpr u32 kA = 0x2EA12EA1u, kB = 0xAEDAAEDAu;   // v is 0.00647 (g - 0.5376), g = 1 - f: g comes as (1 + g / 16)
-    constexpr u32 kD = 0x80378030u;                      // minus 48 units of 2^-24 (with 53 a hidden key would weigh something); the sign, and 7 more in the upper half, are what 32 times 1.0's bits leave
-    const u32 t = fma_sat_f16x2(s, c, b);
-    u32 u;
-    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(u) : "r"(t), "r"(0x003F003Fu), "r"(one));
-    const u32 v = fma_f16x2(u, kA, kB);
-    return t * (0u - 32u) + fma_f16x2(v, neg_f16x2(v), kD);
-}
-
 // Weights from scores, by the negative of c and b in pairs, as operands of the product: p[4 k .. 4 k + 3] is that over keys 32 k to 32 k + 31. kParabola: of which groups by a parabola.
 template <u32 kParabola>
 WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u32 b1) {
     constexpr u32 kMinus256 = 0xDC00DC00u, k1280 = 0x65006500u;
     constexpr u32 kMinus32 = 0xD000D000u, k25 = 0x4E434E43u;   // log2 of a weight is 25.046875 - 32 t
+    auto exact = [](u32 x, u32 c, u32 b, u32 one) { return codes_of(fma_sat_f16x2(x, c, b), one); };
     auto linear = [](u32 x, u32 c, u32 b) { return fma_f16x2(fma_sat_f16x2(x, c, b), kMinus256, k1280); };
     u32 one = 0x3C003C00u;
     asm("" : "+r"(one));
@@ -248,8 +235,8 @@ WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u3
             row0 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g], m0, n0)), ex2_f16x2(fma_f16x2(s[4 * g + 2], m0, n0)));
             row1 = e4m3x4_of_f16x2(ex2_f16x2(fma_f16x2(s[4 * g + 1], m1, n1)), ex2_f16x2(fma_f16x2(s[4 * g + 3], m1, n1)));
         } else if (kParabola >> g & 1) {
-            row0 = __byte_perm(codes(s[4 * g], c0, b0, one), codes(s[4 * g + 2], c0, b0, one), 0x7531);
-            row1 = __byte_perm(codes(s[4 * g + 1], c1, b1, one), codes(s[4 * g + 3], c1, b1, one), 0x7531);
+            row0 = __byte_perm(exact(s[4 * g], c0, b0, one), exact(s[4 * g + 2], c0, b0, one), 0x7531);
+            row1 = __byte_perm(exact(s[4 * g + 1], c1, b1, one), exact(s[4 * g + 3], c1, b1, one), 0x7531);
         } else {
             row0 = __byte_perm(linear(s[4 * g], c0, b0), linear(s[4 * g + 2], c0, b0), 0x6420);
             row1 = __byte_perm(linear(s[4 * g + 1], c1, b1), linear(s[4 * g + 3], c1, b1), 0x6420);

@@ -80,7 +80,7 @@
 //! shared_bytes = "39040"
 //! args = ["p", "q_map", "k_map", "v_map"]
 
-// tiny.cu at D 64 with clusters of four, as it ships for up to 512 keys.
+// tiny.cu at D 64 with clusters of four, as it ships for up to 512 keys where a log-sum-exp is asked for.
 // The struct is Params of params.cuh (ragged.cuh: Ragged), field by field; the entry and its code are those that ship.
 #define WS_KEYS 128
 #define WS_WGS 1
@@ -88,4 +88,5 @@
 #define WS_GROUPED GROUPED
 #define WS_POLY 3
 #define WS_BLOCKS 4
+#define WS_LSE 1
 #include "tiny.cu"

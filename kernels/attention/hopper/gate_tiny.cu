@@ -22,7 +22,7 @@
 //! grid = ["ceil_div(S, 64) * 4", "H", "B"]
 //! block = [128]
 //! cluster = [4]
-//! shared_bytes = "64 * D + 3 * 128 * D + D / 16 * 2048 + 4 * 512 + 128"
+//! shared_bytes = "64 * D + 3 * 128 * D + 8 * 128 + D / 16 * 2048 + 4 * 512 + 128"
 //! args = ["q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "softmax_scale", "B", "H", "S", "q_map", "k_map", "v_map"]
 
 // tiny.cu at D 64 with clusters of four, for the gates.

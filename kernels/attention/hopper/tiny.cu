@@ -12,6 +12,10 @@
 //   A tile of keys that none of a CTA's rows sees is not loaded, but its CTA finishes its share of the output.
 //   WS_FOLDED (causal, two groups): a CTA has a row tile from each end and every CTAS-th span of 128 keys, and passes over spans that are not seen: boxes
 //   of 64 (q) and 128 (k, v) rows. WS_SERIAL (two spans, D 64): their scores are in registers one after the other, each under the maximum so far.
+//   Weights are made as codes of e4m3 without exponentials (codes.cuh), but for some groups of 16 keys (WS_MUFU), and their sums by eight rows of ones behind V^T: so they are those of rounded weights. Against exponentials, three eighths of them as polynomials, with f32 sums
+//   (H100, 2026-11-27): 590 instead of 900 instructions a thread for a softmax of 256 keys, 162 to 198 registers instead of 236 to 250; 2x8x512x64 4.20 us instead of 4.56 (causal 4.03, 4.28), 1x8x512x64 3.14 (3.26; causal 3.21, 3.38), 1x32-8x1x1024x64 2.85 (3.09),
+//   D 128 and 256 1 to 3%; errors of normal inputs within 0.3% (causal 2% less), of even ones 0.5% more. Not where a log-sum-exp may be wanted (WS_LSE), which wants sums before rounding: made besides, under a branch, they cost
+//   such calls 5 to 23% and others 0 to 9%. Nor with WS_SERIAL, where ptxas 13.0 serialises products (C7512).
 //   Of at most eight packed rows (a few tokens) each thread's second row is none. Its place in the operand holds what rounding to e4m3 takes from the first one's weights, times 16: so the product gives both, and weights have eight bits instead of
 //   four. H100, 2026-11-27, tiles of 128 keys: relF 0.90 to 0.91 of what it was (one token over 512 keys 0.045, FA3 FP8 0.051), 1x8-8x1x512x64 2.25 us instead of 2.31, as half of the exponentials go; more rows 0 to 2.5% slower. Not in tiles of 256 keys (more rows 10% slower), nor at D 256 (4%).
 // Losers (mission 1x8x512x64 on an H200, 2026-11-21, graph replay): split.cu, four warpgroups of 128 keys on the same 64 rows 8.0 us (four
@@ -19,7 +23,8 @@
 // loads by cp.async 4.4 us; slices of Q, K and V by multicast to the CTAs of a cluster of 8 that share them 4.2 instead of 4.1, and 7.7 instead of 5.0
 // at 2x8x512x64: a large cluster finds its place later than the bytes cost; V transposed by warps of their own (registers) 6.0. On 2026-11-22, against 3.75: two
 // groups that share a CTA's keys 3.84; maxima as whole numbers, three at a time, 3.84; masks by R2P from a word of bits: nothing. Against
-// 3.24 (small 4.48): the first span's maxima under the transposition of V: nothing.
+// 3.24 (small 4.48): the first span's maxima under the transposition of V: nothing. On an H100, 2026-11-27, against 3.14 (small 4.24, causal 4.03, wide 4.07, causal 4.20): no group, a quarter, a half of all by the MUFU 3.17, 3.14, 3.16 (small 4.29, 4.25, 4.31; wide 4.09, 4.07, 4.05); values of 32 keys at a time
+// 3.15 (small 4.22, causal 4.21), of 64 with two groups small 4.20 (here), causal 4.10; the next kernel placed at the start 3.21 (small 4.27). Small with WS_SERIAL, a span's values before the next one's scores, 128 registers so that the next launch's CTA finds room: 4.49, causal 4.46 (serialised, C7512).
 // Measured: docs/ledger.md. Comes from: split.cu.
 
 #ifndef WS_D
@@ -46,6 +51,9 @@
 #ifndef WS_POLY
 #define WS_POLY 2
 #endif
+#ifndef WS_LSE
+#define WS_LSE 0   // 1: a log-sum-exp may be wanted
+#endif
 #ifndef WS_SERIAL
 #define WS_SERIAL 0   // spans of keys one after the other, each under the maximum so far: 128 registers, which leave the next launch room
 #endif
@@ -55,10 +63,13 @@
 #ifndef WS_TRACE
 #define WS_TRACE 0
 #endif
+#ifndef WS_MUFU
+#define WS_MUFU (WS_D == 128 && WS_KEYS == 256 ? 0x55 : 0x92)   // of eight groups of 16 keys, a bit each: whose weights are exponentials where others are not
+#endif
 
 #include "scale.cuh"
 #include "softmax.cuh"
-#include "half.cuh"
+#include "codes.cuh"
 #include "rows.cuh"
 
 constexpr i32 CTAS = WS_CTAS, ROWS = 64 * WGS, THREADS = 128 * WGS;
@@ -69,11 +80,13 @@ static_assert(KEYS == 64 || KEYS == 128 || (KEYS == 256 && D <= 128), "a tile is
 static_assert(CTAS <= 8, "a portable cluster");
 static_assert(!WS_FOLDED || (WS_CAUSAL && WGS == 2), "two row tiles, one from each end");
 // Pieces of a span whose values are asked for as soon as their weights are there, while the next one's exponentials run.
-constexpr i32 PIECES = SPANS > 1 && WGS == 1 ? 2 : 1, PIECE = SPAN / PIECES;
+constexpr bool kCodes = !WS_LSE && !WS_SERIAL;   // weights without exponentials, and sums by a product
+constexpr i32 PIECES = SPANS > 1 && (WGS == 1 || kCodes && !WS_FOLDED) ? 2 : 1, PIECE = SPAN / PIECES;
 constexpr i32 STRIDE = WS_FOLDED ? CTAS * SPAN : SPAN;   // from a span of this CTA to its next
 constexpr u32 kQBytes = ROWS * D;
 constexpr u32 kK = kQBytes, kV = kK + kTileBytes, kVt = kV + kTileBytes;
-constexpr u32 kSwap = kVt + kTileBytes;                        // [group][part][chunk][128] of 16 bytes
+constexpr u32 kVtSpan = SPAN * D + (kCodes ? 8 * SPAN : 0);    // V^T of a span, and ones
+constexpr u32 kSwap = kVt + SPANS * kVtSpan;                        // [group][part][chunk][128] of 16 bytes
 constexpr u32 kStats = kSwap + WGS * CTAS * kChunks * 2048;    // [group][part][64] of (maximum, sum)
 constexpr u32 kBars = kStats + WGS * CTAS * 512;               // Q and K there, V there, then a group's statistics and its outputs
 constexpr u32 kSharedBytes = kBars + 128;
@@ -127,11 +140,57 @@ WS_DEV void split_probabilities(const float (&s)[N], u32 (&p)[N / 4]) {
     }
 }
 
+// Probabilities as operand registers, from scores: 2^(c s + bias), of groups of 16 keys in kMufu by exponentials, of others as codes.
+template <u32 kMufu, int N>
+WS_DEV void weigh(const float (&s)[N], u32 (&p)[N / 4], float c0, float c1, float bias0, float bias1) {
+    // t of codes.cuh: held from above alone, as no score is above its row's largest.
+    const float n0 = c0 * (-1.0f / kOctaves), n1 = c1 * (-1.0f / kOctaves);
+    const float b0 = fmaf(bias0, -1.0f / kOctaves, (kReference + kPShift) / kOctaves), b1 = fmaf(bias1, -1.0f / kOctaves, (kReference + kPShift) / kOctaves);
+    u32 one = 0x3C003C00u;
+    asm("" : "+r"(one));
+    auto codes = [&](float x, float y, float n, float b) { return codes_of(f16x2(fma_sat(x, n, b), fma_sat(y, n, b)), one); };
+#pragma unroll
+    for (int g = 0; g < N / 8; ++g) {
+        const float* x = s + 8 * g;
+        u32& row0 = p[4 * (g / 2) + 2 * (g % 2)];
+        u32& row1 = p[4 * (g / 2) + 2 * (g % 2) + 1];
+        if (kMufu >> g & 1) {
+            row0 = e4m3x4(ex2(fmaf(x[0], c0, bias0)), ex2(fmaf(x[1], c0, bias0)), ex2(fmaf(x[4], c0, bias0)), ex2(fmaf(x[5], c0, bias0)));
+            row1 = e4m3x4(ex2(fmaf(x[2], c1, bias1)), ex2(fmaf(x[3], c1, bias1)), ex2(fmaf(x[6], c1, bias1)), ex2(fmaf(x[7], c1, bias1)));
+        } else {
+            row0 = __byte_perm(codes(x[0], x[1], n0, b0), codes(x[4], x[5], n0, b0), 0x7531);
+            row1 = __byte_perm(codes(x[2], x[3], n1, b1), codes(x[6], x[7], n1, b1), 0x7531);
+        }
+    }
+}
+
+// The larger of two scores; not a number where one of them is none, as codes and polynomials would hide it.
+WS_DEV float larger(float a, float b) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
+WS_DEV float quad_larger(float x) {
+    x = larger(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
+    return larger(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
+}
+
+// The largest of a thread's two rows, or of those before.
+template <int N>
+WS_DEV void largest(const float (&s)[N], float& top0, float& top1) {
+    float a0 = s[0], a1 = s[1], b0 = s[2], b1 = s[3];
+#pragma unroll
+    for (int i = 4; i < N; i += 4) a0 = larger(a0, s[i]), a1 = larger(a1, s[i + 1]), b0 = larger(b0, s[i + 2]), b1 = larger(b1, s[i + 3]);
+    top0 = larger(top0, larger(a0, a1));
+    top1 = larger(top1, larger(b0, b1));
+}
+
 // V^T lies in pieces of SPAN keys.
 template <int kWarps>
 WS_DEV void transpose_spans(u32 shared, u32 part, u32 lane) {
 #pragma unroll
-    for (i32 i = 0; i < SPANS; ++i) transpose_share<D, SPAN, kWarps>(shared + kV + i * SPAN * D, shared + kVt + i * SPAN * D, part, lane);
+    for (i32 i = 0; i < SPANS; ++i) transpose_share<D, SPAN, kWarps>(shared + kV + i * SPAN * D, shared + kVt + i * kVtSpan, part, lane);
 }
 
 extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THREADS, WS_BLOCKS)
@@ -161,6 +220,10 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         if (!WS_GROUPED) prefetch_tensor_map(&q_map);
         prefetch_tensor_map(&k_map);
         prefetch_tensor_map(&v_map);
+    }
+    if (kCodes) {
+        constexpr u32 kWords = 8 * SPAN / 4;   // of a span's ones
+        for (u32 i = threadIdx.x; i < SPANS * kWords; i += THREADS) reinterpret_cast<u32*>(smem + kVt + i / kWords * kVtSpan + SPAN * D)[i % kWords] = 0x38383838u;
     }
     __syncthreads();
     if (CTAS > 1) cluster_arrive_relaxed();   // its other half is before the first store to another CTA: by then every CTA has started and made its barriers
@@ -216,7 +279,8 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         mbarrier_wait(k_full, 0);
         MARK(2);
         constexpr i32 ATONCE = WS_SERIAL ? 1 : SPANS;   // spans whose scores are in registers together
-        float s[ATONCE][SPAN / 2], o[D / 2];
+        constexpr i32 kSums = D / 2, kOutputs = kSums + (kCodes ? 4 : 0);   // a thread's dimensions of two rows, then each row's sum, twice
+        float s[ATONCE][SPAN / 2], o[kOutputs];
         u32 pr[SPANS][SPAN / 8];
         const u32 q_desc = desc_low(q_at), k_desc = desc_low(shared + kK), vt_desc = desc_low(shared + kVt);
         auto issue_scores = [&](float (&x)[SPAN / 2], i32 j) {
@@ -257,10 +321,10 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
                 continue;
             }
             if (first + SPAN > clear) mask_keys(s[0], first + 2 * static_cast<i32>(lane4), r0.limit, r1.limit);
-            float t0, t1;
-            row_max(s[0], t0, t1);
-            t0 = fmaxf(m0, quad_max(t0) * c0);
-            t1 = fmaxf(m1, quad_max(t1) * c1);
+            float t0 = kNegInf, t1 = kNegInf;
+            largest(s[0], t0, t1);
+            t0 = larger(m0, quad_larger(t0) * c0);
+            t1 = larger(m1, quad_larger(t1) * c1);
             const float z0 = t0 == kNegInf ? 0.0f : t0, z1 = t1 == kNegInf ? 0.0f : t1;
             if (j > 0) {
                 older0 = ex2(m0 - z0);
@@ -281,13 +345,10 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
             const i32 first = first_key + j * STRIDE;
             if (WS_FOLDED && first >= spans * SPAN) continue;   // no row sees any of it
             if (first + SPAN > clear) mask_keys(s[j], first + 2 * static_cast<i32>(lane4), r0.limit, r1.limit);
-            float t0, t1;
-            row_max(s[j], t0, t1);
-            m0 = fmaxf(m0, t0);
-            m1 = fmaxf(m1, t1);
+            largest(s[j], m0, m1);
         }
-        m0 = quad_max(m0) * c0;
-        m1 = quad_max(m1) * c1;
+        m0 = quad_larger(m0) * c0;
+        m1 = quad_larger(m1) * c1;
         MARK(4);
         const float bias0 = kPShift - (m0 == kNegInf ? 0.0f : m0), bias1 = kPShift - (m1 == kNegInf ? 0.0f : m1);
 #pragma unroll
@@ -303,6 +364,9 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
                 } else if (kMaySplit && split) {
                     exponentials<PIECE / 2, WS_POLY, 1>(x, c0, c1, bias0, bias1, sum0, sum1);
                     split_probabilities(x, y);
+                } else if (kCodes) {
+                    if (h == 0) weigh<WS_MUFU>(x, y, c0, c1, bias0, bias1);
+                    else weigh<(WS_MUFU >> PIECE / 16)>(x, y, c0, c1, bias0, bias1);
                 } else {
                     exponentials<PIECE / 2, WS_POLY>(x, c0, c1, bias0, bias1, sum0, sum1);
                     pack_probabilities(x, y);
@@ -311,11 +375,13 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
                 wgmma_fence();
 #pragma unroll
                 for (i32 n = 0; n < D / 64; ++n) {
-                    float(&z)[32] = *reinterpret_cast<float(*)[32]>(o + 32 * n);
 #pragma unroll
                     for (i32 k = 0; k < PIECE / 32; ++k) {
                         const u32 a[4] = {y[4 * k], y[4 * k + 1], y[4 * k + 2], y[4 * k + 3]};
-                        wgmma(z, a, desc_at<SPAN>(vt_desc, j * (SPAN * D) + n * (64 * SPAN) + h * PIECE + k * 32), j != 0 || h != 0 || k != 0);
+                        const u64 vt = desc_at<SPAN>(vt_desc, j * kVtSpan + n * (64 * SPAN) + h * PIECE + k * 32);
+                        const bool more = j != 0 || h != 0 || k != 0;
+                        if (kCodes && n == D / 64 - 1) wgmma(*reinterpret_cast<float(*)[36]>(o + kSums - 32), a, vt, more);
+                        else wgmma(*reinterpret_cast<float(*)[32]>(o + 32 * n), a, vt, more);
                     }
                 }
                 wgmma_commit();
@@ -332,17 +398,27 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
             const u32(&h)[SPAN / 8] = pr[k * 32 / SPAN];
             const i32 i = 4 * (k % (SPAN / 32));
             const u32 a[4] = {h[i], h[i + 1], h[i + 2], h[i + 3]};
-            wgmma(k * 32 < SPAN ? first_o : o, a, desc_at<SPAN>(vt_desc, k * 32 / SPAN * (SPAN * D) + k * 32 % SPAN), k * 32 % SPAN != 0);
+            wgmma(k * 32 < SPAN ? first_o : o, a, desc_at<SPAN>(vt_desc, k * 32 / SPAN * kVtSpan + k * 32 % SPAN), k * 32 % SPAN != 0);
         }
         wgmma_commit();
 #endif
+        if (kCodes) {
+            if (CTAS > 1) cluster_wait();
+            wgmma_wait<0>();
+            pin(o);
+        }
+        if (!kCodes || kMaySplit && split) {
+            sum0 = quad_sum(sum0);   // before the choice: a shuffle under a condition that differs between lanes never returns
+            sum1 = quad_sum(sum1);
+        } else {
+            sum0 = m0 == m0 ? o[kOutputs - 4] : m0;
+            sum1 = m1 == m1 ? o[kOutputs - 2] : m1;
+        }
         // A row of this tile without any key has no say.
-        sum0 = quad_sum(sum0);   // before the choice: a shuffle under a condition that differs between lanes never returns
-        sum1 = quad_sum(sum1);
         sum0 = m0 == kNegInf ? 0.0f : sum0;
         sum1 = m1 == kNegInf ? 0.0f : sum1;
-        const float i0 = sum0 > 0.0f ? rcp(sum0) : 0.0f, i1 = sum1 > 0.0f ? rcp(sum1) : 0.0f;
-        if (CTAS > 1) cluster_wait();
+        const float i0 = sum0 == 0.0f ? 0.0f : rcp(sum0), i1 = sum1 == 0.0f ? 0.0f : rcp(sum1);
+        if (!kCodes && CTAS > 1) cluster_wait();
         if (CTAS > 1) {
             const u32 stats_at = shared + kStats + (group * CTAS + part) * 512 + row * 8;
 #pragma unroll
@@ -355,8 +431,10 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
             only0 = make_float2(m0, sum0);
             only1 = make_float2(m1, sum1);
         }
-        wgmma_wait<0>();
-        pin(o);
+        if (!kCodes) {
+            wgmma_wait<0>();
+            pin(o);
+        }
 #if WS_SERIAL
         pin(first_o);
 #pragma unroll
@@ -443,7 +521,7 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
         if (r0.valid) store_out4(p, at0 * D + dim, y[0] * f0, y[1] * f0, y[2] * f0, y[3] * f0);
         if (r1.valid) store_out4(p, at1 * D + dim, y[4] * f1, y[5] * f1, y[6] * f1, y[7] * f1);
     }
-    if (p.lse && part == 0 && lane4 == 0) {
+    if (!kCodes && p.lse && part == 0 && lane4 == 0) {
         if (r0.valid) p.lse[at0] = all0 > 0.0f ? (top0 + lg2(all0) - kPShift) * kLn2 : kNegInf;
         if (r1.valid) p.lse[at1] = all1 > 0.0f ? (top1 + lg2(all1) - kPShift) * kLn2 : kNegInf;
     }

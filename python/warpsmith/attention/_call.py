@@ -38,7 +38,7 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
     in its head, and harms nothing else.
     causal is aligned bottom-right: query i sees keys up to Sk - Sq + i. softmax_scale, positive, defaults to 1 / sqrt(D).
     Returns out (B, Hq, Sq, D) of out_dtype: bfloat16, float16, or float8_e4m3fn, which is round(o / out_scale). With return_lse also f32
-    (B, Hq, Sq): the natural logarithm of the sum of exponentials; at D 64 another, slower kernel may run then, whose outputs are rounded otherwise.
+    (B, Hq, Sq): the natural logarithm of the sum of exponentials; at D 64, and where queries and keys are few, another, slower kernel may run then, whose outputs are rounded otherwise.
     Rows that see no key are 0 and -inf. Runs on the current stream, waits for nothing and can be captured in a graph.
     mode "fast" gives up accuracy where that makes a call faster: many queries over many keys on Hopper, without return_lse, at D 128, and at D 256 with
     scales per tensor or head (not where only the device knows lengths). All exponentials are then linear between powers of two, not up to half of them: relF of normal inputs is up to 1.05 times the default's

@@ -54,6 +54,10 @@ class Choice:
     def name(self):
         return "_".join([self.file] + [f"{k[3:].lower()}{v}" for k, v in self.defines])
 
+    def with_output(self, kind):
+        """The same with its output's format compiled in; tiny.cu with log-sum-exps asks for it at run time, as there would be many of it."""
+        return self if ("WS_LSE", 1) in self.defines else replace(self, defines=self.defines + (("WS_OUT", kind),))
+
 
 def ceil_div(a, b):
     return -(-a // b)
@@ -94,7 +98,9 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace
         return None
     blocks = blocks or max(1, (2 if keys == 256 or s.D == 256 else 4 if s.D == 64 else 3) // wgs)   # CTAs on an SM: registers left for the next launch, too
     poly = poly or (2 if s.D == 128 and keys == 256 else 3)   # of eight exponentials
-    shared = wgs * 64 * s.D + 3 * keys * s.D + wgs * (s.D // 16 * 2048 + ctas * 512) + 128
+    serial = s.D == 64 and wgs == 2 and ctas >= 4   # larger clusters find their places late unless two CTAs fit an SM: one span's scores in registers at a time
+    ones = 0 if s.lse or serial else 8 * keys   # behind V^T: sums of weights that are made as codes
+    shared = wgs * 64 * s.D + 3 * keys * s.D + ones + wgs * (s.D // 16 * 2048 + ctas * 512) + 128
     if shared > 232448:
         return None
     defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WGS=wgs, WS_CTAS=ctas, WS_CAUSAL=int(s.causal), WS_GROUPED=int(s.group > 1), WS_POLY=poly, WS_BLOCKS=blocks)
@@ -102,9 +108,10 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace
     folded = s.causal and wgs == 2
     if folded:
         defines["WS_FOLDED"] = 1
-    # Larger clusters find their places late unless two CTAs fit an SM: one span's scores in registers at a time.
-    if s.D == 64 and wgs == 2 and ctas >= 4:
+    if serial:
         defines["WS_BLOCKS"], defines["WS_SERIAL"] = 2, 1
+    elif s.lse:
+        defines["WS_LSE"] = 1
     if trace:
         defines["WS_TRACE"] = 1
     grid = (ceil_div(rows, 64 * wgs) * ctas, s.Hkv, s.B)
@@ -538,15 +545,15 @@ def split_ns(s, c, sms=SMS):
 
 
 # By (head dimension, keys, consumers), nanoseconds: a launch; as many CTAs as the SMs hold at once; one of them on each SM, two, and so on, as they come beside that; hundredths of what one more on each SM takes that the first of them
-# takes; and hundredths more where heads come in groups, behind the mask, and in clusters of 8.
-TINY = {(64, 128, 1): (2340, 3780, (450, 1590, 2780, 2900), 43, 10, 5, 0), (64, 256, 1): (2990, 3700, (660, 2190), 65, 7, 5, 0), (64, 256, 2): (3860, 3660, (1270,), 26, 10, -9, 0), (128, 128, 1): (2940, 5200, (780, 3020, 3630), 18, 5, 0, 12),
-        (128, 256, 1): (3780, 7740, (1180, 5680), 64, 7, 3, 14), (128, 256, 2): (4770, 5520, (1880,), 0, 12, -4, 19), (256, 64, 1): (3540, 5090, (850, 2980), 25, 8, -2, 15)}
+# takes; and hundredths more where heads come in groups, behind the mask, in clusters of 8, and with a log-sum-exp.
+TINY = {(64, 128, 1): (2290, 3780, (450, 1590, 2780, 2900), 43, 10, 5, 0, 3), (64, 256, 1): (2870, 4000, (710, 2360), 65, 7, 5, 0, 8), (64, 256, 2): (3780, 3510, (1220,), 26, 10, -9, 0, 10),
+        (128, 128, 1): (2940, 5400, (800, 3120, 3750), 18, 5, 0, 12, 2), (128, 256, 1): (3630, 7740, (1180, 5680), 64, 7, 3, 14, 6), (128, 256, 2): (4580, 5300, (1800,), 0, 12, -4, 19, 8), (256, 64, 1): (3040, 5090, (850, 2980), 25, 8, -2, 15, 1)}
 
 
 def tiny_ns(s, c, sms=SMS):
-    """Of choose_tiny's c: 6 to 10% off (root of the mean square)."""
+    """Of choose_tiny's c: 6 to 14% off (root of the mean square)."""
     defines = dict(c.defines)
-    of_launch, of_all, parts, jump, grouped, masked, eight = TINY[s.D, defines["WS_KEYS"], defines["WS_WGS"]]
+    of_launch, of_all, parts, jump, grouped, masked, eight, logs = TINY[s.D, defines["WS_KEYS"], defines["WS_WGS"]]
     if defines["WS_CTAS"] >= 4:   # a cluster lies within one of the card's parts, and some SMs of each are left over
         sms = sms * 10 // 11
     full, rest = divmod(c.grid[0] * c.grid[1] * c.grid[2] - 1, len(parts) * sms)   # at least one is left
@@ -554,7 +561,7 @@ def tiny_ns(s, c, sms=SMS):
     steps = (0, *parts, parts[-1])
     jump = jump if part and full + whole else 0
     ns = of_launch + full * of_all + steps[whole] + (steps[whole + 1] - steps[whole]) * (jump * sms + (100 - jump) * part) // (100 * sms)
-    for more in (grouped if s.group > 1 else 0, masked if s.causal else 0, eight if defines["WS_CTAS"] == 8 else 0):
+    for more in (grouped if s.group > 1 else 0, masked if s.causal else 0, eight if defines["WS_CTAS"] == 8 else 0, logs if s.lse else 0):
         ns = ns * (100 + more) // 100
     return ns
 

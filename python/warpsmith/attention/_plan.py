@@ -83,10 +83,10 @@ class DensePlan:
         B, Hq, Sq, D = q.shape
         Hkv, Sk = k.shape[1], k.shape[2]
         processors = sms(q.device)
-        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), plain=not any(map(_arguments.blocks, scales)), packed=packed, lse=bool(return_lse),
+        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal) and Sq > 1, plain=not any(map(_arguments.blocks, scales)), packed=packed, lse=bool(return_lse),
                                  wide=q.dtype != _arguments.E4M3, fast=fast)
         c = choice(shape) if choice else _heuristic.choose(shape, processors) if processors else portable(shape, q.device)
-        self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
+        self.choice = c = c.with_output(_arguments.OUT_KINDS[out_dtype])
         self.index, self.device = q.device.index, q.device
         _driver.bind_context(self.index)
         self.kernel = _kernels.kernel(c, self.index)

@@ -5,7 +5,6 @@ decode.cu's, if pages are whole tiles of it (16 to 64 keys). More, and sequences
 whole ones; all else is ragged.cu's.
 """
 import ctypes
-import dataclasses
 import math
 import threading
 
@@ -240,9 +239,9 @@ class _RaggedPlan:
         B, Hq, Hkv, Sq, Sk, D = sizes
         if B > _MAX_GRID:
             raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
-        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain=not any(map(_arguments.blocks, scales)), lse=lse, fast=fast)
+        shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal and Sq > 1, plain=not any(map(_arguments.blocks, scales)), lse=lse, fast=fast)
         c = _heuristic.choose_lengths(shape, sms, places.get("page_size")) if q.dim() == 4 else _heuristic.choose_varlen(shape, q.shape[0], k.shape[0], sms)
-        self.choice = c = dataclasses.replace(c, defines=c.defines + (("WS_OUT", _arguments.OUT_KINDS[out_dtype]),))
+        self.choice = c = c.with_output(_arguments.OUT_KINDS[out_dtype])
         self.index, self.device = q.device.index, q.device
         self.writes_all = ("WS_LENS", 2) in c.defines   # rows of no sequence too
         _driver.bind_context(self.index)

@@ -3,7 +3,7 @@
 use super::{Choice, MAX_SHARED, Shape, grid_fits};
 use crate::problem::Mask;
 
-/// By keys and consumers of a CTA: what launches take, in nanoseconds, 6 to 10% off (root of the mean square; H100, 2026-11-26).
+/// By keys and consumers of a CTA: what launches take, in nanoseconds, 6 to 14% off (root of the mean square; H100, 2026-11-27).
 struct Times {
     keys: u32,
     groups: u32,
@@ -18,41 +18,46 @@ struct Times {
     grouped: u64,
     masked: u64,
     eight: u64,
+    /// With a log-sum-exp.
+    logs: u64,
 }
 
 const D64: &[Times] = &[
     Times {
         keys: 128,
         groups: 1,
-        of_launch: 2340,
+        of_launch: 2290,
         of_all: 3780,
         parts: &[450, 1590, 2780, 2900],
         jump: 43,
         grouped: 110,
         masked: 105,
         eight: 100,
+        logs: 103,
     },
     Times {
         keys: 256,
         groups: 1,
-        of_launch: 2990,
-        of_all: 3700,
-        parts: &[660, 2190],
+        of_launch: 2870,
+        of_all: 4000,
+        parts: &[710, 2360],
         jump: 65,
         grouped: 107,
         masked: 105,
         eight: 100,
+        logs: 108,
     },
     Times {
         keys: 256,
         groups: 2,
-        of_launch: 3860,
-        of_all: 3660,
-        parts: &[1270],
+        of_launch: 3780,
+        of_all: 3510,
+        parts: &[1220],
         jump: 26,
         grouped: 110,
         masked: 91,
         eight: 100,
+        logs: 110,
     },
 ];
 const D128: &[Times] = &[
@@ -60,46 +65,50 @@ const D128: &[Times] = &[
         keys: 128,
         groups: 1,
         of_launch: 2940,
-        of_all: 5200,
-        parts: &[780, 3020, 3630],
+        of_all: 5400,
+        parts: &[800, 3120, 3750],
         jump: 18,
         grouped: 105,
         masked: 100,
         eight: 112,
+        logs: 102,
     },
     Times {
         keys: 256,
         groups: 1,
-        of_launch: 3780,
+        of_launch: 3630,
         of_all: 7740,
         parts: &[1180, 5680],
         jump: 64,
         grouped: 107,
         masked: 103,
         eight: 114,
+        logs: 106,
     },
     Times {
         keys: 256,
         groups: 2,
-        of_launch: 4770,
-        of_all: 5520,
-        parts: &[1880],
+        of_launch: 4580,
+        of_all: 5300,
+        parts: &[1800],
         jump: 0,
         grouped: 112,
         masked: 96,
         eight: 119,
+        logs: 108,
     },
 ];
 const D256: &[Times] = &[Times {
     keys: 64,
     groups: 1,
-    of_launch: 3540,
+    of_launch: 3040,
     of_all: 5090,
     parts: &[850, 2980],
     jump: 25,
     grouped: 108,
     masked: 98,
     eight: 115,
+    logs: 101,
 }];
 
 fn times(s: &Shape) -> &'static [Times] {
@@ -134,6 +143,7 @@ pub(super) fn ns(s: &Shape, c: &Choice, sms: u32) -> u64 {
         if s.group > 1 { t.grouped } else { 100 },
         if s.mask == Mask::Causal { t.masked } else { 100 },
         if c.instance.define("WS_CTAS") == 8 { t.eight } else { 100 },
+        if s.lse { t.logs } else { 100 },
     ];
     more.into_iter().fold(base, |ns, percent| ns * percent / 100)
 }
@@ -156,7 +166,9 @@ fn choose(s: &Shape, keys: u32, groups: u32) -> Option<Choice> {
     } / groups;
     // Of eight exponentials, those on the FMA pipe.
     let poly = if d == 128 && keys == 256 { 2 } else { 3 };
-    let shared = groups * 64 * d + 3 * keys * d + groups * (d / 16 * 2048 + ctas * 512) + 128;
+    // Behind V^T: sums of weights that are made as codes.
+    let ones = if s.lse || serial { 0 } else { 8 * keys };
+    let shared = groups * 64 * d + 3 * keys * d + ones + groups * (d / 16 * 2048 + ctas * 512) + 128;
     if shared > MAX_SHARED {
         return None;
     }
@@ -177,6 +189,8 @@ fn choose(s: &Shape, keys: u32, groups: u32) -> Option<Choice> {
     }
     if serial {
         defines.push(("WS_SERIAL", 1));
+    } else if s.lse {
+        defines.push(("WS_LSE", 1));
     }
     let grid = [s.rows().div_ceil(64 * groups) * ctas, s.heads_kv, s.batch];
     let mut choice = Choice::new("tiny", defines, grid, groups * 128, shared);
