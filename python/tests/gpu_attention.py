@@ -160,12 +160,12 @@ def for_many(s):
 
 
 def far_case(r, g):
-    """Logits of up to 100,000, which rise or fall with the keys, or of which a single one is far above the others: no row may be lost, by any kernel for many queries. Keys are levels of one direction, so that equal codes have equal scores and
+    """Logits of up to 1,000,000 (100,000 but at D 64), which rise or fall with the keys, or of which a single one is far above the others: no row may be lost, by any kernel for many queries. Keys are levels of one direction, so that equal codes have equal scores and
     others are far apart, however coarse scores are."""
     D, causal = r.choice((64, 128, 128, 256)), r.random() < 0.4
     B, Hkv, group = r.choice((1, 2)), r.choice((1, 2)), r.choice((1, 2))
     Sq, Sk = r.randint(65, 500), r.choice((256 * r.randint(1, 8), r.randint(1, 2500)))
-    what, spread = r.choice(("rising", "falling", "any", "needle")), 10 ** r.uniform(0.5, 4 if D == 64 else 5)
+    what, spread = r.choice(("rising", "falling", "any", "needle")), 10 ** r.uniform(0.5, 6 if D == 64 else 5)
     level = torch.rand(B, Hkv, Sk, device=dev, generator=g) * 2 - 1
     if what in ("rising", "falling"):
         level = level.sort(descending=what == "falling")[0]
@@ -496,6 +496,31 @@ def check_far_scales():
                     assert not why, (shape, even, odd, causal, lse is None, why)
 
 
+def check_far_logits():
+    """Codes of 448 with scales of 1: logits of up to millions, of one key above all others, beside rows of smaller ones. In every regime."""
+    shapes = (dict(Sq=1, Sk=9000), dict(Sq=1, Sk=9000, D=256), dict(Sq=4, Sk=3000, Hkv=2, D=128), dict(Sq=5, Sk=9000, D=256), dict(Sq=1024, Sk=1024, Hq=4, Hkv=2), dict(Sq=1024, Sk=1024, Hq=4, Hkv=2, D=128), dict(Sq=40, Sk=5000, Hkv=2, D=256),
+              dict(Sq=40, Sk=5000, Hkv=2, D=128), dict(Sq=40, Sk=5000, Hkv=2), dict(B=4, Sq=1000, Sk=1000, Hq=16, Hkv=16), dict(Sq=2000, Sk=2000, D=128), dict(Sq=2000, Sk=2000, D=256), dict(Sq=700, Sk=900, D=256), dict(Sq=100, Sk=300), dict(Sq=8, Sk=300, D=256))
+    g = torch.Generator(dev).manual_seed(3)
+    signs = lambda *shape: torch.randint(0, 2, shape, device=dev, generator=g) * 2.0 - 1
+    for shape in shapes:
+        B, Hq, Hkv, Sq, Sk, D = ({**dict(B=1, Hq=8, Hkv=8, Sq=512, Sk=512, D=64), **shape}[n] for n in ("B", "Hq", "Hkv", "Sq", "Sk", "D"))
+        one = torch.ones((), device=dev)
+        for needle in (0, Sk // 2, Sk - 1):
+            u = signs(D)
+            q = (448 * u * 2.0 ** -torch.randint(0, 16, (B, Hq, Sq, 1), device=dev, generator=g)).to(E4)
+            k, v = 448 * signs(B, Hkv, Sk, D), torch.randn(B, Hkv, Sk, D, device=dev, generator=g).to(E4)
+            k[:, :, needle] = 448 * u
+            want = v[:, :, needle].double().repeat_interleave(Hq // Hkv, 1)[:, :, None].expand(B, Hq, Sq, D)
+            for causal in (False, True):
+                seen = max(0, needle - (Sk - Sq)) if causal else 0   # the first row that sees it
+                for lse in (False, True):
+                    out = w.sdpa_fp8(q, k.to(E4), v, one, one, one, causal=causal, return_lse=lse)
+                    out = (out[0] if lse else out).double()
+                    assert out.isfinite().all(), (shape, needle, causal, lse, float((~out.isfinite()).double().mean()))
+                    off = float((out - want)[:, :, seen:].norm() / want[:, :, seen:].norm())
+                    assert off < 0.05, (shape, needle, causal, lse, off)
+
+
 def check_zero_scales():
     """A scale of exactly 0, beside masked keys: all keys that a row sees weigh the same, or what is seen is 0. In every regime."""
     shapes = (dict(Sq=100, Sk=90), dict(B=2), dict(Sq=1, Sk=9000, Hq=32), dict(Sq=4, Sk=3000, Hq=32, D=128), dict(Sq=40, Sk=3000, Hkv=2), dict(Sq=40, Sk=3000, Hkv=2, D=128), dict(Sq=40, Sk=3000, Hkv=2, D=256), dict(Sq=700, Sk=900, D=128),
@@ -666,7 +691,7 @@ def check_packing():
             print(f"    {'causal' if causal else 'full'}: " + ", ".join(f"{what} {t:.1f} us ({us['torch'] / t:.2f}x)" for what, t in us.items()), flush=True)
 
 
-CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, chain=check_chain, repeats=check_repeats, compile=check_compile, graph_trees=check_graph_trees, errors=check_errors, zeros=check_zero_scales, far_scales=check_far_scales, eager=check_eager)
+CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, chain=check_chain, repeats=check_repeats, compile=check_compile, graph_trees=check_graph_trees, errors=check_errors, zeros=check_zero_scales, far_scales=check_far_scales, far_logits=check_far_logits, eager=check_eager)
 
 
 class _Recorded(Exception):

@@ -99,7 +99,7 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
         (
             Problem::dense(4, 16, 16, 4096, 4096, 256),
             "forward_e4m3_d256_wgs2_causal0_packed1_blocks0_out0",
-            "forward_d256_wgs2_causal0_keep0_poly0_wide1_packed1_blocks0_out0",
+            "forward_d256_wgs2_causal0_keep0_poly0_packed1_blocks0_out0",
         ),
         (Problem::dense(4, 16, 16, 1000, 4096, 256), "forward_d256", "forward_d256"),
         (

@@ -8,3 +8,4 @@
 #define __cluster_dims__(...)
 #undef __grid_constant__
 #define __grid_constant__
+#define WS_MAP const TensorMap&   // a copy would lie in local memory, where TMA cannot read it

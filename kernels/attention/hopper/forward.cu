@@ -39,6 +39,8 @@
 //   scores by one product at D 64 and 128 1 to 3% slower; one tile's maxima for references without a mask: the last tile may hold few keys, and then all of the next one is made again (49x64-16x132x132x256 512 us, where the kernel for many queries has 280).
 //   Beside peaked rows, D 64 4x16x4096 with a log-sum-exp full and causal, H100, 2026-11-26 (never asked for 422, 255; as shipped 439 to 454, 267): asked once, after four tiles, 438, 261, but errors up to 1.4 of FA3 FP8's instead of 1.27; loops of tiles between questions
 //   439, 271 (D 128 3 to 5% slower). WS_LENS: three consumers at D 128 2 to 45% slower than two (8x16-16x2048 causal 233 instead of 204), at D 64 with 160 and 32 registers 6 to 20% slower than with 152 and 56; no turns 2 to 7% slower; what is told read again after the loop alike.
+//   The wait for a tile's second scores, H100, 2026-11-27, as long as with a wait in both branches of the question whether rows are peaked (which synccheck refuses, and which ptxas hoists above all but five exponentials): one product and one wait (here without the mask, at D 256
+//   and 128) 0.95 to 1.03, at D 64 behind it 1.00 to 1.04; both products waited for before the question 0.99 to 1.04; the first half's exponentials before the wait (here at D 64 behind the mask) 0.97 to 1.02, without the mask 1.00 to 1.07; four, eight, sixteen of them 1.00 to 1.10; only their arguments 0.99 to 1.06.
 // Measured: docs/ledger.md, docs/ledger-shapes.md. Comes from: split.cu.
 #include "params.cuh"
 #include "scale.cuh"
@@ -63,9 +65,6 @@
 #ifndef WS_TURNS
 #define WS_TURNS 0
 #endif
-#ifndef WS_WIDE
-#define WS_WIDE 0   // a tile's scores by one product for all of its keys: less shared-memory traffic, against half of them early
-#endif
 #ifndef WS_SERIAL
 #define WS_SERIAL 0   // a tile's keys in halves, one after the other in the same registers: room for four consumers at D 64
 #endif
@@ -80,6 +79,9 @@
 #endif
 #ifndef WS_BLOCKS
 #define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
+#endif
+#ifndef WS_WIDE
+#define WS_WIDE (!WS_SERIAL && (!WS_CAUSAL || WS_D == 256 || WS_D == 128 && (WS_BLOCKS || !WS_PACKED)))   // a tile's scores by one product for all of its keys: Q is read once, against half of the scores early
 #endif
 #ifndef WS_WIDEQ
 #define WS_WIDEQ 0   // with WS_PACKED: p.q is of 16 bits, bf16 or f16 as the output is, and each of its rows gets a power of two of its own beside q_scale, which may be null
@@ -495,11 +497,6 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     pin(s[0]);
                     if (kWide) pin(s[1]);
                     LAP(1);
-                    auto await_second_half = [&] {
-                        if (kWide) return;
-                        wgmma_wait<0>();
-                        pin(s[1]);
-                    };
                     auto hide = [&](i32 half) {
                         const i32 seen = p.Sk - p.Sq + row0 + 1, first_key = t * KEYS + half * (KEYS / 2) + 2 * static_cast<i32>(lane4);
                         if (kFew) {
@@ -508,14 +505,21 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                         }
                         mask_keys(s[half], first_key, WS_CAUSAL ? min(p.Sk, seen) : p.Sk, WS_CAUSAL ? min(p.Sk, seen + 8) : p.Sk);
                     };
-                    if (!me.refers()) {
-                        if (WS_CAUSAL && masked) hide(0);
-                        exponentials<KEYS / 4, WS_POLY>(s[0], me.c0, me.c1, me.bias0, me.bias1, t0, t1);
-                        pack_probabilities(s[0], pr[0]);
-                        await_second_half();
-                        if (WS_CAUSAL && masked) hide(1);
-                        exponentials<KEYS / 4, WS_POLY>(s[1], me.c0, me.c1, me.bias0, me.bias1, t0, t1);
-                        pack_probabilities(s[1], pr[1]);
+                    // The wait lies between two conditions, not in both branches of one: a warpgroup's warps shall meet at one (synccheck).
+                    const bool follows = !me.refers();
+                    auto weigh = [&](i32 half) {
+                        if (WS_CAUSAL && masked) hide(half);
+                        exponentials<KEYS / 4, WS_POLY>(s[half], me.c0, me.c1, me.bias0, me.bias1, t0, t1);
+                        pack_probabilities(s[half], pr[half]);
+                    };
+                    if (!kWide) {
+                        if (follows) weigh(0);
+                        wgmma_wait<0>();
+                        pin(s[1]);
+                    }
+                    if (follows) {
+                        if (kWide) weigh(0);
+                        weigh(1);
                         certain = __all_sync(0xFFFFFFFFu, t0 <= kLargest && t1 <= kLargest);   // nor is it for a NaN: a masked key of a row that has seen none
                         if (!certain) {
                             me.next = Consumer::kBegins;   // where one is, others follow
@@ -526,8 +530,6 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 #pragma unroll
                             for (i32 e = 0; e < KEYS / 2; ++e) s[e / (KEYS / 4)][e % (KEYS / 4)] = to[e];
                         }
-                    } else {
-                        await_second_half();
                     }
                     if (!certain) {
                         if (masked) {
@@ -655,9 +657,11 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
 #endif
 }
 
+#ifndef WS_MAP
+#define WS_MAP const __grid_constant__ TensorMap   // as_function.cuh has its own
+#endif
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1)
-    attention_forward(const __grid_constant__ FewParams p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
-                      const __grid_constant__ TensorMap v_map) {
+    attention_forward(const __grid_constant__ FewParams p, WS_MAP q_map, WS_MAP k_map, WS_MAP v_map) {
     auto transpose = [](u32 from, u32 to, u32 warp, u32 lane, u32) { transpose_share<D, KEYS, kTransposers>(from, to, warp, lane); };
     auto consumer = [&](u32 base, const Bars& bars, u32 group, u32 thread) { consume(p, base, bars, group, thread); };
     auto begin_rows = [&](u32 base, const Bars& bars, const Ring<kQStages>& q, const Work* w, u32 warp, u32 lane) {

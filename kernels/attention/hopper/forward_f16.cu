@@ -28,13 +28,14 @@
 // The reference of a row, b = (48.25 + reference) / 64, is a past maximum, of weight 2^0.75. While a tile's largest weight stays under 2^14 it needs no shuffle and no rescaling (its
 // largest score is 16 three-input maxima of pairs). Else the row gets a new reference, and O is rescaled.
 // What is no number: a score that is none has t 0, counts as too large, and makes what its row has summed none. So do scales.
-// Limits: a row whose largest logit is beyond 22,000 in magnitude gives NaN (b has steps of 16 octaves there). A factor too small for f16's last place counts as 0: then all keys weigh the same
+// Limits: keys whose logits lie within 1/1,000 of the largest's magnitude of it count as equal to it or not by chance; where that one is beyond 22,000 (32,000 octaves, where b has steps of 16) the row's factor is halved until it is not, and others weigh 2^-8 at most. A factor too small for f16's last place counts as 0: then all keys weigh the same
 // (scores would differ by an eighth of an octave at most, and less than that where the row's codes leave room to scale them down). WS_PACKED: it counts as f16's last place, by which scores of codes that are not 0 differ by a quarter of an octave at most.
 // Losers (4x16x4096 on an H200, 2026-11-22, us; forward.cu 440): scores in f32 and weights by two FMAs and a byte permutation 408; the next tile's scores issued with this one's
 //   values, three consumers, sums by a tree of f16 additions 354; four consumers in this order 323; 104 instead of 112 registers for consumers, and 64 instead of 32 for who widens
 //   305; rows of Q scaled by who widens 314 (here 301), and the first tile later; three consumers 328, two 387.
 //   H100, 2026-11-26: t from 0 to 1 and another FMA that makes it a number of fixed point 293 (291 so), causal 171 (158), 1x32x16384 2,405 (2,256), 2x8x2048 20.4 (19.4). E up to 16 alone, of which t has twice the places: relF 5% smaller, but new references
 //   more often: 302, 161, 2,344, 19.7.
+//   A row's halvings of its factor (raise) in local memory, H100, 2026-11-27: 1 to 2% slower, few rows 2 to 4% (a kernel with a stack starts later); in registers (here) 0.5% slower than none.
 //   Exact weights, exponentials in f16 by the MUFU, for warps whose rows are peaked (peaked.cuh), H100, 2026-11-26: errors 0.31 to 1.0 of FA3 FP8's instead of 1.1 to 1.5 for queries 2 to 4 times standard normal ones, but both are less than 1% of what the quantiser loses there; such rows 15 to 40%
 //   slower, and all others 1 to 5%, as the sums are asked once in each row tile (2x8x2048 causal 17.2 us instead of 16.3, 16x16x1024 92.1 instead of 89.6).
 // Measured: docs/ledger.md. Comes from: forward.cu.
@@ -154,18 +155,29 @@ WS_DEV bool none_too_large(u32 top0, u32 top1, u32 c0, u32 c1, u32 b0, u32 b1, u
 }
 
 // One row's new reference, from a thread's largest score and the pairs that weights are made of: that score's t becomes kReference / kOctaves, and b does not fall. Returns what all
-// that was summed before is worth under it: no number where a score is none.
-WS_DEV float raise(u32 tops, u32 c_pair, u32& b_pair) {
-    const float b = first_of(b_pair);
+// that was summed before is worth under it: no number where a score is none. Where the largest logit is beyond kMostOctaves, c takes a power of two less than there is (and `step`, of which c is made for each tile), 2^-less: so far from 0
+// neighbours among f16 scores are 8 octaves apart even then, so that no key but the largest, or its like, weighs anything either way.
+WS_DEV float raise(u32 tops, u32& c_pair, u32& b_pair, float& step, u32& less) {
+    const float b = first_of(b_pair), c = first_of(c_pair);
     float top = first_of(max_nan_f16x2(tops, tops >> 16 | tops << 16));
     top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
     top = max_nan(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-    const float x = top * first_of(c_pair) * -kOctaves;
+    const float x = top * c * -kOctaves;
+    if (x != kNegInf && (fabsf(x) > kMostOctaves || less > 0)) {
+        const float whole = __uint_as_float((127 + less) << 23), far = fabsf(x * whole) * (1.0f / kMostOctaves);
+        const u32 now_less = far > 1.0f ? (__float_as_uint(far) >> 23) - 126 : 0;
+        if (now_less != less && (b == kUnseen || x > kOctaves * b - kReference)) {
+            const float more = whole * __uint_as_float((127 - now_less) << 23);
+            less = now_less;
+            step *= more;
+            c_pair = twice(c * more);
+            b_pair = twice((kReference + x * more) * (1.0f / kOctaves));
+            return b == kUnseen ? 0.0f : ex2((kOctaves * b - kReference - x) * whole);
+        }
+    }
     const float want = fmaxf((kReference + x) * (1.0f / kOctaves), b), now = first_of(twice(want));   // still kUnseen where no key is seen. At kMostOctaves f16 has steps of 16 octaves
-    const bool none = x != x || (fabsf(x) > kMostOctaves && x != kNegInf);
-    const float a = none ? __int_as_float(0x7FC00000) : b == kUnseen ? 0.0f : ex2(kOctaves * (b - now));
     b_pair = twice(now);
-    return a;
+    return x != x ? __int_as_float(0x7FC00000) : b == kUnseen ? 0.0f : ex2(kOctaves * (b - now));
 }
 
 // What a thread keeps of its two rows.
@@ -204,6 +216,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         Consumer me;
         me.reset();
         u32 b0 = twice(kUnseen), b1 = b0;
+        u32 less0 = 0, less1 = 0;   // powers of two that c is less than it is
         if (w.tiles > 0) {
             const i32 mine = tiles_seen(p, w, group_row), clear = kFew ? few_clear_keys(p, w, group_row) : clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch;
@@ -243,7 +256,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     u32 top0, top1;
                     largest_scores(s, false, top0, top1);
                     if (!__all_sync(0xFFFFFFFFu, none_too_large(top0, top1, c0, c1, b0, b1, kLeast))) {
-                        const float a0 = raise(top0, c0, b0), a1 = raise(top1, c1, b1);
+                        const float a0 = raise(top0, c0, b0, step0, less0), a1 = raise(top1, c1, b1, step1, less1);
                         if (j > 0) me.scale_output(a0, a1);
                         else me.scale_sums(a0, a1);   // nothing is there yet; but a factor which is no number has to reach the output
                     }
@@ -273,7 +286,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         __syncwarp();
         io.release(bars.q_empty(q.slot));
         q.next();
-        float reference0 = kOctaves * first_of(b0), reference1 = kOctaves * first_of(b1);
+        auto reference = [](u32 b, u32 less) { return (kOctaves * first_of(b) - kReference) * __uint_as_float((127 + less) << 23) + kReference; };   // of whole logits
+        float reference0 = reference(b0, less0), reference1 = reference(b1, less1);
         if (kFew && (few_without_rows(p, w, group) || !few_add(p, w, x.head, group, thread, me.o, reference0, reference1))) continue;
 
         const float sum0 = me.o[kSums], sum1 = me.o[kSums + 2];   // 0 for a row that saw no key

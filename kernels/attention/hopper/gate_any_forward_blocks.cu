@@ -84,6 +84,5 @@
 #define WS_KEEP 0
 #define WS_POLY 0
 #define WS_TURNS WS_CAUSAL
-#define WS_WIDE (!WS_CAUSAL)
 #define WS_BLOCKS 1
 #include "forward.cu"

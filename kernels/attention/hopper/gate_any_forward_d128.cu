@@ -84,5 +84,4 @@
 #define WS_KEEP 0
 #define WS_POLY 0
 #define WS_TURNS WS_CAUSAL
-#define WS_WIDE (!WS_CAUSAL)
 #include "forward.cu"

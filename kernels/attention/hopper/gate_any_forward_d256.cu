@@ -84,5 +84,4 @@
 #define WS_KEEP 0
 #define WS_POLY 0
 #define WS_TURNS 1
-#define WS_WIDE 1
 #include "forward.cu"

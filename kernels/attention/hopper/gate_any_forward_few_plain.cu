@@ -90,7 +90,6 @@
 #define WS_WGS GROUPS
 #define WS_POLY 0
 #define WS_TURNS (GROUPS > 1)
-#define WS_WIDE (WS_D == 256 && GROUPS == 2)
 #define WS_LOOKS (2 + WS_CAUSAL)
 #define WS_FEW 1
 #include "plain.cuh"

@@ -122,7 +122,6 @@
 #define WS_KEEP 0
 #define WS_POLY 0
 #define WS_TURNS WS_CAUSAL
-#define WS_WIDE (!WS_CAUSAL)
 #define WS_PACKED 1
 #include "forward.cu"
 

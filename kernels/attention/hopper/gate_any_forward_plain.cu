@@ -71,7 +71,6 @@
 #define WS_KEEP 0
 #define WS_POLY 0
 #define WS_TURNS (WS_D == 256 || WS_CAUSAL && !FOUR)
-#define WS_WIDE (WS_D == 256 || WS_D == 128 && !WS_CAUSAL)
 #define WS_SERIAL FOUR
 #define WS_LOOKS (FOUR ? 2 - WS_CAUSAL : 1 + 2 * WS_CAUSAL)
 #include "plain.cuh"

@@ -104,7 +104,6 @@
 #define WS_KEEP 0
 #define WS_POLY 0
 #define WS_TURNS WS_CAUSAL
-#define WS_WIDE (WS_D == 256)
 #define WS_LOOKS (2 + WS_CAUSAL)   // as it ships for at most 2,048 keys
 #define WS_PACKED 1
 #define WS_BLOCKS 0

@@ -193,9 +193,11 @@ WS_DEV void transpose_spans(u32 shared, u32 part, u32 lane) {
     for (i32 i = 0; i < SPANS; ++i) transpose_share<D, SPAN, kWarps>(shared + kV + i * SPAN * D, shared + kVt + i * kVtSpan, part, lane);
 }
 
+#ifndef WS_MAP
+#define WS_MAP const __grid_constant__ TensorMap   // as_function.cuh has its own
+#endif
 extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THREADS, WS_BLOCKS)
-    attention_tiny(const __grid_constant__ Params p, const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
-                   const __grid_constant__ TensorMap v_map) {
+    attention_tiny(const __grid_constant__ Params p, WS_MAP q_map, WS_MAP k_map, WS_MAP v_map) {
     extern __shared__ __align__(1024) u8 smem[];
     const u32 group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 128, 0), thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const u32 shared = smem_addr(smem), part = CTAS > 1 ? blockIdx.x % CTAS : 0;

@@ -218,7 +218,7 @@ def forward_stages(D, packed, causal):
     return (2, 4, 4) if D != 256 else (1, 2, 2) if not packed else (1, 4, 2) if causal else (2, 3, 2)
 
 
-def choose_forward(s, wgs=None, made=False, keep=None, poly=None, turns=None, wide=None, serial=None, looks=None, sms=SMS, persistent=True, trace=0, stages=None, plain=None):
+def choose_forward(s, wgs=None, made=False, keep=None, poly=None, turns=None, serial=None, looks=None, sms=SMS, persistent=True, trace=0, stages=None, plain=None):
     """Many queries over many keys. made: over V^T."""
     f, v_t = FORWARD[s.D], s.packed or made
     tiles_of = lambda wgs: ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
@@ -234,9 +234,6 @@ def choose_forward(s, wgs=None, made=False, keep=None, poly=None, turns=None, wi
     # Consumers in turns: 2 to 8% faster causal and at D 256 (where V^T comes causal only), 1 to 2% slower elsewhere.
     if (s.causal and not serial or s.D == 256 and not v_t) if turns is None else turns:
         defines["WS_TURNS"] = 1
-    # Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. V^T leaves room for twice.
-    if (s.D == 256 or s.D == 128 and not s.causal and not (v_t and not few)) if wide is None else wide:
-        defines["WS_WIDE"] = 1
     if serial:
         defines["WS_SERIAL"] = 1
     if few if looks is None else looks > 1:
@@ -484,8 +481,6 @@ def few_exact(s, wgs):
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_POLY=0)
     if wgs > 1:
         defines["WS_TURNS"] = 1
-    if s.D == 256 and wgs == 2:
-        defines["WS_WIDE"] = 1
     if not s.causal:
         defines["WS_LOOKS"] = 2
     return defines, forward_shared(s.D, wgs, s.plain) + forward_stages(s.D, False, False)[0] * 4 * 64 * wgs

@@ -233,9 +233,6 @@ fn exact(s: &Shape, groups: u32) -> (Vec<(&'static str, u32)>, u32) {
     if groups > 1 {
         defines.push(("WS_TURNS", 1));
     }
-    if s.head_dim == 256 && groups == 2 {
-        defines.push(("WS_WIDE", 1));
-    }
     if s.mask == Mask::Full {
         defines.push(("WS_LOOKS", 2));
     }

@@ -234,10 +234,6 @@ fn forward(s: &Shape, kernel: Kernel, sms: u32) -> Choice {
     if !full && !serial || s.head_dim == 256 && !v_t {
         defines.push(("WS_TURNS", 1));
     }
-    // Shared memory and the card's power bound D 256, and power D 128: Q is read once for a tile instead of twice. V^T leaves room for twice.
-    if s.head_dim == 256 || s.head_dim == 128 && full && (!v_t || few) {
-        defines.push(("WS_WIDE", 1));
-    }
     if serial {
         defines.push(("WS_SERIAL", 1));
     }
