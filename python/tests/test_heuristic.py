@@ -52,7 +52,7 @@ ROWS = [
     ((1, 8, 8, 512, 512, 64, False, False), "forward"),   # 8.3 us, by split.cu 9.1
     ((4, 16, 16, 4096, 4096, 128, False, True, True), "forward_e4m3"),
     ((4, 16, 16, 4096, 4096, 128, False, True, True, True), "forward"),
-    ((4, 16, 16, 4096, 4096, 256, False, True, True), "forward"),
+    ((4, 16, 16, 4096, 4096, 256, False, True, True), "forward_e4m3"), ((4, 16, 16, 600, 600, 256, False, True, True), "forward"),
 ]
 
 
@@ -95,9 +95,9 @@ class Choice(unittest.TestCase):
                     self.assertLessEqual(packed.shared_bytes, 232448)
 
     def test_queries_of_16_bits_change_the_instance_and_at_256_dimensions_the_slots(self):
-        for D, file in ((64, "forward_f16"), (128, "forward_e4m3"), (256, "forward")):
+        for D, S, file in ((64, 4096, "forward_f16"), (128, 4096, "forward_e4m3"), (256, 4096, "forward_e4m3"), (256, 700, "forward")):
             for causal in (False, True):
-                codes, wide = (h.choose(h.Shape(4, 16, 16, 4096, 4096, D, causal, packed=True, wide=w)) for w in (False, True))
+                codes, wide = (h.choose(h.Shape(4, 16, 16, S, S, D, causal, packed=True, wide=w)) for w in (False, True))
                 self.assertEqual((wide.file, [d for d in wide.defines if d not in codes.defines]), (file, [("WS_WIDEQ", 1)]))
                 self.assertEqual((wide.grid, wide.row_tiles, wide.section, wide.boxes), (codes.grid, codes.row_tiles, codes.section, codes.boxes))
                 self.assertEqual(wide.shared_bytes, codes.shared_bytes, "at D 256 a slot more of K for one of Q")
@@ -211,7 +211,7 @@ class Choice(unittest.TestCase):
                 self.assertEqual((c.name, c.shared_bytes, c.boxes, c.partial_floats), (name, plain, (64, 128), 0))
                 self.assertEqual((of(plain=False).name, of(plain=False).shared_bytes), (name + "_blocks1", plain + 64))
                 for more in (dict(packed=True), dict(packed=True, plain=False)):   # which take scales by block at any time
-                    self.assertEqual((of(**more).name, of(**more).shared_bytes), (name + "_packed1", packed))
+                    self.assertEqual((of(**more).name, of(**more).shared_bytes), (name + "_packed1_even1", packed))
                 self.assertLessEqual(max(plain + 64, packed), 232448)
                 traced = of(trace=1)
                 self.assertEqual((traced.name, traced.partial_floats), (name + "_trace1", traced.grid[0] * wgs * 8))

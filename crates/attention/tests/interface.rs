@@ -115,13 +115,13 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
         ),
         (
             Problem { packed_values: true, ..Problem::dense(4, 16, 16, 4096, 4096, 128) },
-            "forward_e4m3_d128_wgs3_causal0_packed1",
+            "forward_e4m3_d128_wgs3_causal0_packed1_even1",
             "forward_d128",
         ),
         (
             Problem { packed_values: true, wide_queries: true, ..Problem::dense(4, 16, 16, 4096, 4096, 128) },
-            "forward_e4m3_d128_wgs3_causal0_packed1_wideq1_out0",
-            "forward_e4m3_d128_wgs3_causal0_packed1_wideq1_out0",
+            "forward_e4m3_d128_wgs3_causal0_packed1_wideq1_even1_out0",
+            "forward_e4m3_d128_wgs3_causal0_packed1_wideq1_even1_out0",
         ),
     ];
     for (problem, without, with) in rows {

@@ -112,7 +112,7 @@ constexpr bool kScaleLate = WS_D != 64 || WS_PACKED;   // a tile's scale is mult
 static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the other: neither wide nor in turns");
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
-constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = WS_LENS, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = true;
+constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = WS_LENS, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = true, kRelative = false;
 static_assert(kPacked && !kSerial || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -420,8 +420,9 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const u32 q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             if (kWideQ) {
                 float unit0, unit1;
+                u32 most;
                 named_barrier_sync(8 + group, 128);   // all warps have read the last row tile's
-                quantise_rows(p, w.b * p.Hq + w.head, group_row + 16 * warp, q_at + kPitch * 16 * warp, lane, 1.0f / (448.0f * 448.0f), unit0, unit1);
+                quantise_rows(p, w.b * p.Hq + w.head, group_row + 16 * warp, q_at + kPitch * 16 * warp, lane, 1.0f / (448.0f * 448.0f), unit0, unit1, most);
                 q_factor1 = q_factor * unit1;
                 q_factor *= unit0;
                 fence_async_shared();

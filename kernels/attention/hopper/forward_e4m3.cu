@@ -4,7 +4,7 @@
 //
 // Shapes: params.cuh, with scales per tensor or per head (WS_BLOCKS: or per block of 128 tokens; WS_PACKED: and V^T as pack_kv or transpose.cu makes it). Any Sq and
 // Sk; causal is aligned bottom-right; Hq a multiple of Hkv. No log-sum-exp: p.lse is not looked at, so the host gives calls that want it to forward.cu.
-// Assumes: WS_D 128, or 256 with WS_PACKED and without WS_BLOCKS; 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 128 bytes, swizzled to their width;
+// Assumes: WS_D 128, or 256 with WS_PACKED (and WS_EVEN, if with WS_BLOCKS); 128 keys to a tile; tensor maps over (D, S, H, B) whose boxes are 64 (q) and 128 (k, v) rows of 128 bytes, swizzled to their width;
 // strides in whole 16 bytes; scales of at least 0.
 // Roles: group 0 loads and transposes, groups 1 to WGS each own 64 rows of queries.
 //     warp 3:     q_empty -> TMA Q -> q_raw        k_empty -> TMA K -> k_full
@@ -16,6 +16,8 @@
 //   Where rows cannot come far above their first step's largest score (a bound from the norm of Q's row and keys of 448), nor keys be hidden, steps go without the branches for that: a loop of their own (kLean).
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all rows see, which comes
 //   before all. Where V's scale is one, a step is two tiles: half of the folding and of the barriers; the second tile's scores are made while the largest of the first is looked for.
+//   Packed values (WS_EVEN) have scales by block, of which pack_kv makes as many equal as it can (pack.cu, even): a row tile whose tiles all have those of its first one runs as without WS_BLOCKS; any other, by steps of one
+//   tile, with scales relative to the first one's (Told::uneven; H100, 2026-11-27: 4x16x4096x128 477 us by two tiles whose scores may come far, 445 else, 547 by one; causal 257 to 265, 319 by one; D 256 455, 270, forward.cu 499, 293).
 //   Behind the mask steps of one tile come first, where the tiles that a consumer sees are odd or some are hidden from it (4x16x4096x128 causal 338 to 353 us by one tile, 324 to 337 so).
 //
 // Arithmetic, and its error:
@@ -94,6 +96,9 @@
 #ifndef WS_BLOCKS
 #define WS_BLOCKS WS_PACKED   // scales may differ between blocks of 128 tokens
 #endif
+#ifndef WS_EVEN
+#define WS_EVEN 0   // with WS_PACKED and WS_BLOCKS: most row tiles' tiles have one scale of K and one of V
+#endif
 #ifndef WS_WIDEQ
 #define WS_WIDEQ 0   // with WS_PACKED: p.q is of 16 bits, bf16 or f16 as the output is, and each of its rows gets a power of two of its own beside q_scale, which may be null
 #endif
@@ -110,11 +115,11 @@
 #define WS_SHORT 0   // without the mask, three consumers or D 256: over so few keys that fewer weights may be linear
 #endif
 // Of a tile's eight groups of 16 keys, a bit each: whose weights are exact, by the MUFU, and by a parabola. The others are linear between powers of two.
-#define WS_ALL_EXACT (!WS_FAST && (WS_BLOCKS || WS_FEW || WS_D == 128 && (WS_WGS == 2 || WS_SHORT)))
+#define WS_ALL_EXACT (!WS_FAST && (WS_BLOCKS && !WS_EVEN || WS_FEW || WS_D == 128 && (WS_WGS == 2 || WS_SHORT)))
 #ifndef WS_MUFU
 #if WS_FAST
 #define WS_MUFU 0
-#elif WS_BLOCKS
+#elif WS_BLOCKS && !WS_EVEN
 #define WS_MUFU (WS_WGS == 3 ? (WS_PACKED && !WS_CAUSAL ? 0x88 : 0x80) : 0)
 #elif WS_FEW
 #define WS_MUFU (WS_D == 128 ? 0x80 : WS_CAUSAL ? 0xAA : 0x88)
@@ -123,7 +128,7 @@
 #elif WS_WGS == 2
 #define WS_MUFU (WS_CAUSAL ? 0x20 : 0x02)
 #else
-#define WS_MUFU (WS_CAUSAL ? 0x80 : 0)
+#define WS_MUFU (WS_CAUSAL ? 0x80 : WS_EVEN && WS_OUT_CODES ? 0x01 : 0)   // the last: else ptxas 13.0 serialises the products (C7511)
 #endif
 #endif
 #ifndef WS_PARABOLA
@@ -143,8 +148,10 @@
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false;
+constexpr bool kRelative = WS_EVEN;   // scales of tiles are relative to those of the row tile's first one, of which pack_kv makes as many equal as it can (Told::uneven)
 static_assert(D == 128 ? WGS == 2 || WGS == 3 && !kFew : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
-static_assert(D == 128 || kFew || (kPacked && !kBlocks), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
+static_assert(!kRelative || kPacked && kBlocks, "scales by block of packed values");
+static_assert(D == 128 || kFew || kPacked && (!kBlocks || kRelative), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
 static_assert(kPacked || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kPacked || !kFew, "few rows take V as it comes");
 static_assert(!kLens || kFew, "lengths of their own: few rows");
@@ -154,7 +161,7 @@ constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of on
 constexpr bool kDeep = kFew && D == 256;   // few rows are bound by memory, and their V is transposed here
 constexpr i32 kQStages = kDeep ? 1 : 2, kStages = kDeep ? 2 : D == 256 ? 3 : 4, kVStages = kPacked ? 0 : kDeep && WGS == 2 ? 1 : 2, kVtStages = D == 256 ? 2 : 4;
 constexpr i32 kTransposers = 2;   // warps
-constexpr i32 kStep = kBlocks || kDeep ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles
+constexpr i32 kStep = kBlocks && !kRelative || kDeep ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles
 constexpr i32 kWhole = WS_CAUSAL ? 1 : kStep;   // of which a row tile has a multiple: behind the mask a step of one tile comes first where there is an odd one
 // setmaxnreg can only share out what the launch allocated: threads times (65536 / threads, rounded down to a multiple of 8).
 constexpr i32 kConsumerRegisters = WGS == 3 ? 160 : kDeep && WGS == 2 ? 232 : D == 256 ? 240 : 216, kProducerRegisters = WGS == 3 ? 32 : kDeep && WGS == 2 ? 40 : D == 256 && WGS == 2 ? 24 : 72;
@@ -172,7 +179,7 @@ constexpr float kNone = -1.0e30f;   // r of a row that has seen no key
 constexpr float kFar = 64.0f;       // octaves by which a step's reference may be above r
 constexpr float kSteep = 32.0f;     // of b: beyond, f16 has steps of more than half an octave
 constexpr bool kLean = kStep == 2 && !WS_CAUSAL && !kFew && (WGS == 3 || D == 256);   // whether rows whose scores cannot come far have a loop of their own
-constexpr float kAbove = kLean ? 88.0f : 0.0f;   // octaves that r is above the step's reference that it is made from: steps more than 38 below that one are lost, as ex2 has no smaller numbers
+constexpr float kAbove = kLean ? 88.0f : 0.0f;   // octaves that r is above the reference of a row tile's first step: steps more than 38 below that one are lost, as ex2 has no smaller numbers
 constexpr float kReach = 900.0f;    // of scores, octaves: b is not too steep
 constexpr float kRise = 88.0f;      // of references above r, octaves: by so many outputs over a million keys are within f32
 
@@ -311,7 +318,8 @@ struct Consumer {
             f32_of_f16x2(top, x0, x1);
             x0 = fmaf(x0 * first_of(c0), -kOctaves, kReference), x1 = fmaf(x1 * first_of(c1), -kOctaves, kReference);
             const bool far0 = x0 - r0 > kFar, far1 = x1 - r1 > kFar;
-            const float n0 = kLean ? x0 + kAbove : x0, n1 = kLean ? x1 + kAbove : x1;
+            // Of the first step far above it; of later ones no more than they are, as outputs so far may be worth 2^kFar, and what they are multiplied by has no numbers below 2^-126.
+            const float n0 = kLean && r0 == kNone ? x0 + kAbove : x0, n1 = kLean && r1 == kNone ? x1 + kAbove : x1;
             scale_output(far0 ? ex2(r0 - n0) : 1.0f, far1 ? ex2(r1 - n1) : 1.0f);
             if (far0) r0 = n0;
             if (far1) r1 = n1;
@@ -360,7 +368,8 @@ struct Consumer {
             io.wait_k(n + 1);
             issue_scores(s[kTiles - 1], q_desc, io.k_desc(n + 1));
         }
-        if (kBlocks) {   // while the scores are made
+        constexpr bool kScaled = kBlocks && (!kRelative || kSingle);   // by scales of the tile's own
+        if (kScaled) {   // while the scores are made
             const float k_scale = load_shared_f32(bars.k_scale(number(n)));
             c0 = factor_pair(step0 * k_scale);
             c1 = factor_pair(step1 * k_scale);
@@ -384,7 +393,7 @@ struct Consumer {
                 }
             } else {
                 const i32 t = w.keys_at(j + h);
-                if (kHides && (WS_CAUSAL || j == 0) && (t + 1) * KEYS > clear) kFew ? hide_few(s[h], p, w, t, row0, lane4) : hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
+                if (kHides && (WS_CAUSAL || kSingle || j == 0) && (t + 1) * KEYS > clear) kFew ? hide_few(s[h], p, w, t, row0, lane4) : hide_unseen(s[h], p, t, row0, lane4);   // without the mask only the first step has a tail
             }
             largest_scores(s[h], h > 0, top0, top1);
         }
@@ -403,7 +412,7 @@ struct Consumer {
         u32 vt[kTiles];
 #pragma unroll
         for (i32 h = 0; h < kTiles; ++h) vt[h] = io.vt_desc(n + h);
-        const float v_scale = kBlocks ? load_shared_f32(bars.v_scale(number(n))) : 1.0f, g0 = kBlocks ? f0 * v_scale : f0, g1 = kBlocks ? f1 * v_scale : f1;
+        const float v_scale = kScaled ? load_shared_f32(bars.v_scale(number(n))) : 1.0f, g0 = kScaled ? f0 * v_scale : f0, g1 = kScaled ? f1 * v_scale : f1;
         // By 64 dimensions: each is folded while the next runs, with the last of which the sums come; or, where that takes too many registers, before.
         // PERF: a step of one where others are of two has fewer accumulators: with as many ptxas 13.0 spills 30 to 90 registers in the loop of two.
         constexpr bool kBoth = kBothAtOnce && !kSingle;
@@ -485,6 +494,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             bool near = false;
             if (kLean) near = all_say(8 + group, 128, __uint_as_float(reaches) <= kReach);
             else named_barrier_sync(8 + group, 128);
+            const bool uneven = kRelative && __shfl_sync(0xFFFFFFFFu, x.uneven, 0) != 0;
             me.q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear);
             me.k_there = false;
@@ -495,12 +505,15 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 if (kStep == 1 || WS_CAUSAL) {
                     // Of two at a time: an odd one, and one before hidden ones.
 #pragma unroll 1
-                    for (i32 singles = kStep == 1 ? mine : hidden > 0 ? 2 - (mine & 1) : mine & 1; singles > 0; --singles) {
+                    for (i32 singles = kStep == 1 || uneven ? mine : hidden > 0 ? 2 - (mine & 1) : mine & 1; singles > 0; --singles) {
                         me.step<1, true, kOfOne>(p, io, n, w, clear, row0, lane4 LAPS);
                         if (WS_CAUSAL) me.pass_over(io, n, hidden), hidden = 0;
                     }
                 }
-                if (kStep == 2) {
+                if (kRelative && !WS_CAUSAL && uneven) {
+#pragma unroll 1
+                    while (me.j < w.tiles) me.step<1, true, kEvery>(p, io, n, w, clear, row0, lane4 LAPS);
+                } else if (kStep == 2) {
                     if (kApart && WS_CAUSAL) {
 #pragma unroll 1
                         while (me.left > 0 && me.marks != 0) me.step<2, true, kHiding>(p, io, n, w, clear, row0, lane4 LAPS);

@@ -37,6 +37,11 @@ WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 fir
 
 #include "few.cuh"
 
+// kRelative: the block of scales of a tile of keys, of which one may lie behind all; and what scales of a row tile's tiles are relative to, that of its first, or 1 where it is 0, far off or no number.
+WS_DEV i32 tile_scaled(const Params& p, i32 tile) { return min(tile, (p.Sk - 1) / KEYS); }
+WS_DEV float base_scale(float first) { return first >= 0x1p-60f && first <= 0x1p60f ? first : 1.0f; }
+WS_DEV float relative(float scale, float base) { return scale == base ? 1.0f : __fdiv_rn(scale, base); }
+
 // Of the tiles of keys, how many some of 64 rows from group_row on see: the others are passed over. And the key from which on a mask is wanted.
 WS_DEV i32 tiles_seen(const Params& p, const Work& w, i32 group_row) {
     if (kFew) return few_tiles_seen(p, w, group_row);
@@ -126,11 +131,18 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     Work w;
 #if WS_BLOCKS
     u32 n = 0;
+    float k_base = 1.0f, v_base = 1.0f;
 #endif
     if (kLens) wait_for_earlier_kernels();   // lengths may be what they make
     auto load_k = [&](i32 i, i32 kv_head) {
 #if WS_BLOCKS
-        const float scale = load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h + w.keys_at(i) * p.ks_t);
+        const i32 block = kRelative ? tile_scaled(p, w.keys_at(i)) : w.keys_at(i);
+        float scale = load_f32(p.k_scale + w.b * p.ks_b + kv_head * p.ks_h + block * p.ks_t), v_scale = 1.0f;
+        if (kRelative) {
+            v_scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h + block * p.vs_t);
+            if (i == 0) k_base = base_scale(scale), v_base = base_scale(v_scale);
+            scale = relative(scale, k_base), v_scale = relative(v_scale, v_base);
+        }
 #endif
         if (!kFew || threadIdx.x % 32 == 0) {
             mbarrier_wait(bars.k_empty(k.slot), k.phase ^ 1);
@@ -140,6 +152,7 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
         }
 #if WS_BLOCKS
         if (!kFew || threadIdx.x % 32 == 0) {
+            if (kRelative) store_shared_f32(bars.v_scale(n), v_scale);   // n + 8 comes when K's slot is free again, behind whose step this was read
             store_shared_f32(bars.k_scale(n++), scale);
             mbarrier_arrive(bars.k_full(k.slot));
         }
@@ -200,17 +213,20 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
         for (i32 i = 0; i < w.tiles; ++i) {
             const u32 full = kPacked ? bars.vt_full(v.slot) : bars.v_full(v.slot);
 #if WS_BLOCKS
-            const float scale = load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h + w.keys_at(i) * p.vs_t);
+            const float scale = kRelative ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h + w.keys_at(i) * p.vs_t);
 #endif
             mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
-            announce(full);
+            if (kRelative) mbarrier_expect_tx(full, kTileBytes);   // its scales come with K
+            else announce(full);
             if (kPacked) tma_load_4d(base + kVt + v.slot * kVtBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
             else if (kAcross) tma_load_4d(base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
             else if (kLens) few_load(p, w, base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, kv_head);
             else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
 #if WS_BLOCKS
-            store_shared_f32(bars.v_scale(n++), scale);
-            mbarrier_arrive(full);
+            if (!kRelative) {
+                store_shared_f32(bars.v_scale(n++), scale);
+                mbarrier_arrive(full);
+            }
 #endif
             v.next();
         }

@@ -9,18 +9,22 @@
 //! [levers]
 //! GROUPS = [3, 2]
 //! WIDE = [0, 1]
+//! EVEN = [1, 0]
 //! [[config]]
 //! name = "three"
-//! set = { GROUPS = 3, WIDE = 0 }
+//! set = { GROUPS = 3, WIDE = 0, EVEN = 1 }
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2, WIDE = 0 }
+//! set = { GROUPS = 2, WIDE = 0, EVEN = 1 }
 //! [[config]]
 //! name = "wide"
-//! set = { GROUPS = 3, WIDE = 1 }
+//! set = { GROUPS = 3, WIDE = 1, EVEN = 1 }
+//! [[config]]
+//! name = "by_one"
+//! set = { GROUPS = 3, WIDE = 0, EVEN = 0 }
 //! [budget]
 //! registers = 255
-//! spill_bytes = 2048
+//! spill_bytes = 6144
 //! [workspace.v_t]
 //! dtype = "u8"
 //! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
@@ -94,10 +98,11 @@
 
 // forward_e4m3.cu over packed values, with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its
 // instructions. V^T is made by transpose_plain.cuh from the task's row-major codes; no log-sum-exp is asked for, so K's mean is of no
-// consequence. WIDE: queries of 16 bits, by queries_plain.cuh. Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
+// consequence. WIDE: queries of 16 bits, by queries_plain.cuh. EVEN: as pack_kv's values run; else as V^T of row-major ones with scales by block does. Scales by block are uneven here, those of heads even. Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
 #define WS_PACKED 1
 #define WS_WIDEQ WIDE
+#define WS_EVEN EVEN
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_e4m3.cu"
@@ -108,7 +113,7 @@
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_plain(const __grid_constant__ Params p) {
     const i64 keys = (p.Sk + 127) / 128 * 128;
     const TensorMap q_map = plain_map(p.q, p.q_b, p.q_h, p.q_s, p.Sq, 64), k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, p.Sk, 128, 8, 0),
-                    v_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8, 0);
+                    v_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8, EVEN ? kCounted | kColumns : 0);
     if (WIDE) attention_forward_e4m3(with_wide_queries(p, p.partial), q_map, k_map, v_map);
     else attention_forward_e4m3(p, q_map, k_map, v_map);
 }

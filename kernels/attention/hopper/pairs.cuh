@@ -59,8 +59,8 @@ constexpr float kScoresInF16 = 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0
 
 // Multiplies each row of Q by a power of two, 2^-k, for which no score leaves f16: the warp's own 16 rows, in place, two lanes to a row. Returns the row's factor c / kOctaves
 // of such scores. Where that would round to 0 in f16 the row becomes 0 instead: its keys weigh the same (kBlocks: it is not all of it yet).
-// kFew: c is each row's own, from `factors`. reach: how many octaves its scores are at most from 0, whatever codes keys are.
-WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c, float& reach) {
+// kFew: c is each row's own, from `factors`. known: c has K's scale. reach: how many octaves its scores are at most from 0, whatever codes keys are.
+WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c, bool known, float& reach) {
     constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
     const u32 row = lane / 2, first = (lane & 1) * kChunks;
     auto at = [&](u32 i) { return q + (first + i) / 8 * (64 * 128) + swizzled<kPitch>(row, (first + i) % 8); };   // at D 256 the second half of the dimensions lies behind
@@ -86,7 +86,7 @@ WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c, float& reach) {
     reach = sqrtf(need) * 65504.0f * c;
     const i32 octaves = static_cast<i32>(__float_as_uint(need) >> 23) - 127 + 1;   // need < 2^octaves
     // Where logits are small it may be more, so that c / kOctaves keeps five bits as f16: two keys' logits of 0.1 octaves would else be up to a quarter off. Not for more bits, as small codes of rows with large ones lose theirs.
-    const i32 precise = kBlocks ? -8 : -20 - (static_cast<i32>(__float_as_uint(c * (1.0f / kOctaves)) >> 23) - 127);
+    const i32 precise = !known ? -8 : -20 - (static_cast<i32>(__float_as_uint(c * (1.0f / kOctaves)) >> 23) - 127);
     const i32 k = max(-8, min(D == 256 ? 10 : 9, max((octaves + 1) >> 1, precise)));   // rows of 448 need as many
     const float step = c * __uint_as_float((127 + k) << 23) * (1.0f / kOctaves);
     const u32 power = !kBlocks && step < 0x1p-25f ? 0 : (15 - k) << 10, by = power | power << 16;
@@ -104,11 +104,13 @@ WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c, float& reach) {
 WS_DEV float prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, u32 factors, u32 lane, float c, float& step0, float& step1) {
     float reach = 1.0e30f;
     if (kWideQ) {
-        quantise_rows(p, x.head, first_row, q, lane, kScoresInF16, step0, step1);
+        u32 most;
+        quantise_rows(p, x.head, first_row, q, lane, kScoresInF16, step0, step1, most);
+        reach = sqrtf(__uint_as_float(most)) * 1.0625f * 65504.0f * c;   // codes are rounded
         step0 *= c * (1.0f / kOctaves);
         step1 *= c * (1.0f / kOctaves);
     } else {
-        const float step = scale_rows(q, factors, lane, c, reach);
+        const float step = scale_rows(q, factors, lane, c, !kBlocks || kRelative && !x.uneven, reach);
         step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4));
         step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
     }

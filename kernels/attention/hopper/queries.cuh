@@ -25,9 +25,15 @@ WS_DEV void prefetch_rows(const Params& p, i32 head, i32 first_row, i32 rows, u3
     for (i32 row = first_row + static_cast<i32>(lane / kLines); row < end; row += 32 / kLines) prefetch_l2(from + row * p.q_s);
 }
 
+// 16 bytes, or zeros. PERF: volatile, so that all rows are asked for before the first is waited for: ptxas 13.0 waits for half of them else.
+WS_DEV void load_if(bool there, uint4& to, const u16* from) {
+    to = make_uint4(0, 0, 0, 0);
+    asm volatile("{.reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}" : "+r"(to.x), "+r"(to.y), "+r"(to.z), "+r"(to.w) : "l"(from), "r"(static_cast<u32>(there)));
+}
+
 // Rows from first_row on of a head (of all sequences), of which those behind Sq are 0, to the warp's rows at `to` (at D 256 their second half lies 64 rows of 128 bytes on). Codes times
-// unit0, unit1 are the values of this thread's two rows of scores, lane / 4 and 8 more. need: what a row's squared norm is multiplied by to be at most 1 where its codes need no scaling.
-WS_DEV void quantise_rows(const Params& p, i32 head, i32 first_row, u32 to, u32 lane, float need, float& unit0, float& unit1) {
+// unit0, unit1 are the values of this thread's two rows of scores, lane / 4 and 8 more. need: what a row's squared norm is multiplied by to be at most 1 where its codes need no scaling. most: the largest of such products of the lane's rows, as bits: what is no number is above all.
+WS_DEV void quantise_rows(const Params& p, i32 head, i32 first_row, u32 to, u32 lane, float need, float& unit0, float& unit1, u32& most) {
     constexpr u32 kLanes = D / 16, kAtOnce = 32 / kLanes, kTimes = 16 / kAtOnce;   // lanes to a row, rows at a time
     const bool f16 = WS_OUT == kOutF16;
     const u32 chunk = lane % kLanes, among = lane / kLanes;
@@ -35,13 +41,13 @@ WS_DEV void quantise_rows(const Params& p, i32 head, i32 first_row, u32 to, u32 
     uint4 x[kTimes][2];
 #pragma unroll
     for (u32 i = 0; i < kTimes; ++i) {
-        x[i][0] = x[i][1] = make_uint4(0, 0, 0, 0);
-        if (first_row + static_cast<i32>(i * kAtOnce + among) < p.Sq) {
-            const uint4* at = reinterpret_cast<const uint4*>(from + static_cast<i64>(i * kAtOnce) * p.q_s);
-            x[i][0] = at[0], x[i][1] = at[1];
-        }
+        const u16* at = from + static_cast<i64>(i * kAtOnce) * p.q_s;
+        const bool there = first_row + static_cast<i32>(i * kAtOnce + among) < p.Sq;
+        load_if(there, x[i][0], at);
+        load_if(there, x[i][1], at + 8);
     }
     float unit[kTimes];
+    most = 0;
 #pragma unroll
     for (u32 i = 0; i < kTimes; ++i) {
         const u32 w[8] = {x[i][0].x, x[i][0].y, x[i][0].z, x[i][0].w, x[i][1].x, x[i][1].y, x[i][1].z, x[i][1].w};
@@ -53,6 +59,7 @@ WS_DEV void quantise_rows(const Params& p, i32 head, i32 first_row, u32 to, u32 
         }
 #pragma unroll
         for (u32 n = 1; n < kLanes; n *= 2) norm2 += __shfl_xor_sync(0xFFFFFFFFu, norm2, n);
+        most = max(most, __float_as_uint(norm2 * need));
         const i32 octaves = static_cast<i32>(__float_as_uint(norm2 * need) >> 23) - 127 + 1;   // of the product, which is less than 2^octaves
         const i32 k = (octaves + 1) >> 1;                                                       // -63 to 65
         const float by = __uint_as_float((127 - k) << 23);

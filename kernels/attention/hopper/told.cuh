@@ -12,6 +12,7 @@ struct Told {
     i32 head;             // of all sequences; where these lie one behind another, of its own
     float c, v_scale;     // scores' factor, in log2 units, and outputs'; kBlocks: without K's scale, and without what differs between tiles of V
     float c_later;        // kBlocks: that of rows in the next block of 128 queries
+    u32 uneven;           // kRelative: whether some tile has other scales than the first, whose are in c and v_scale
 };
 
 WS_DEV void tell(u32 to, const Told& x) {
@@ -22,7 +23,7 @@ WS_DEV void tell(u32 to, const Told& x) {
 #elif WS_LENS
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 32), "r"(x.w.keys) : "memory");
 #endif
-    if (!kFew) asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %3};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later) : "memory");
+    if (!kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later), "r"(x.uneven) : "memory");
 }
 
 WS_DEV Told told(u32 from) {
@@ -35,7 +36,8 @@ WS_DEV Told told(u32 from) {
 #elif WS_LENS
         asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x.w.keys) : "r"(from + 32) : "memory");
 #endif
-    } else if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");
+    } else if (kRelative) asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later), "=r"(x.uneven) : "r"(from + 16) : "memory");
+    else if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");
     else asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.c), "=f"(x.v_scale) : "r"(from + 16) : "memory");
     return x;
 }
@@ -55,12 +57,27 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
         const i32 block = kBlocks ? w->first_row >> 7 : 0, last = (p.Sq - 1) >> 7;
         const bool unit = kFew || kWideQ && !p.q_scale;   // kFew: rows are of several heads, and each has a factor of its own
         const float q_scale = unit ? 1.0f : load_f32(q_scales + block * p.qs_t), later = unit ? 1.0f : kBlocks ? load_f32(q_scales + min(block + 1, last) * p.qs_t) : 0.0f;
-        const float k_scale = kBlocks || kFew ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
+        float k_scale = kBlocks || kFew ? 1.0f : load_f32(p.k_scale + w->b * p.ks_b + kv_head * p.ks_h);
         x.v_scale = kBlocks ? v_scale : load_f32(p.v_scale + w->b * p.vs_b + kv_head * p.vs_h);
+#if WS_EVEN
+        if (kRelative && w->tiles > 0) {
+            const float* k_scales = p.k_scale + w->b * p.ks_b + kv_head * p.ks_h;
+            const float* v_scales = p.v_scale + w->b * p.vs_b + kv_head * p.vs_h;
+            const i32 first = tile_scaled(p, w->keys_at(0));
+            const float k_first = load_f32(k_scales + first * p.ks_t), v_first = load_f32(v_scales + first * p.vs_t);
+            k_scale = base_scale(k_first), x.v_scale = base_scale(v_first);
+            bool differs = k_scale != k_first || x.v_scale != v_first;
+            for (i32 t = static_cast<i32>(lane); t < w->tiles; t += 32) {
+                const i32 at = tile_scaled(p, t);
+                differs |= load_f32(k_scales + at * p.ks_t) != k_first || load_f32(v_scales + at * p.vs_t) != v_first;
+            }
+            x.uneven = __any_sync(0xFFFFFFFFu, differs);
+        }
+#endif
         x.w = *w;
         x.head = (kFew && kVarlen ? 0 : w->b * p.Hq) + w->head;
         if (!kFew) x.c = score_factor(q_scale * k_scale * p.softmax_scale_log2);
-        x.c_later = score_factor(later * p.softmax_scale_log2);
+        x.c_later = score_factor(later * (kRelative ? k_scale : 1.0f) * p.softmax_scale_log2);
     }
     mbarrier_wait(bars.q_empty(q.slot), q.phase ^ 1);
     if (kWideQ && x.w.tiles > 0) prefetch_rows(p, x.head, x.w.first_row, ROWS, lane);   // a row tile ahead of who reads them

@@ -28,6 +28,7 @@ class Part(NamedTuple):
     centred: bool = False
     codes: bool = True
     transposed: bool = False
+    even: int = 0   # scales are a head's as far as may be: pack.cu
 
 
 class Packed(NamedTuple):
@@ -108,7 +109,7 @@ class _Plan:
             t.x_b, t.x_h, t.x_s = x.stride()[:3]
             if codes is not None:
                 t.c_b, t.c_h, t.c_s = codes.stride()[:3]
-            t.H, t.heads, t.S = H, B * H, S
+            t.H, t.heads, t.S, t.even = H, B * H, S, p.even
             blocks.append(n)
             heads.append(B * H)
         choice = _heuristic.Choice("pack", (("WS_D", D), ("WS_KIND", kind)), (), 2 * D, 0)

@@ -354,21 +354,23 @@ def forward_e4m3_shared(wgs, blocks=False, v_t=False, D=128):
     return 2 * 64 * wgs * D + tiles + 256 + (64 if blocks else 0) + 2 * 32
 
 
-def short(s, wgs, made, by_one):
+def short(s, wgs, v_t, by_one):
     """Whether fewer of forward_e4m3.cu's weights may be linear (at D 128 none), as there is no mask and keys are few: FA3 FP8 errs less then, as fewer of its weights lie far below their largest, while references of each step's own maxima do not care.
     H100, 2026-11-26, normal inputs, a half linear: 1.026 times FA3's error over 512 keys, 1.014 over 2,048, 1.003 over 16,384. Two consumers at D 128 have none that are."""
-    return not (s.causal or by_one or s.fast) and (s.Sk < 4096 if s.D == 256 else wgs == 3 and (s.Sk <= 1536 if made else s.Sk < 1024))
+    return not (s.causal or by_one or s.fast) and (s.Sk < 4096 if s.D == 256 else wgs == 3 and (s.Sk <= 1536 if v_t else s.Sk < 1024))
 
 
 def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
-    """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp. by_one: one tile of keys to a step, as scales by block want it."""
+    """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T; no log-sum-exp. by_one: one tile of keys to a step, as scales by block of V as it comes want it."""
     plain = s.plain and not by_one
     blocks = s.packed or not plain
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     defines.update(_layouts(s, plain, made))   # scales by block take any layout of them, and come one tile at a time
+    if s.packed:
+        defines["WS_EVEN"] = 1   # most row tiles have one scale of keys and one of values: pack_kv
     if s.fast:
         defines["WS_FAST"] = 1
-    elif short(s, wgs, made, blocks):
+    elif short(s, wgs, made or s.packed, by_one or not (s.plain or s.packed)):
         defines["WS_SHORT"] = 1
     if trace:
         defines["WS_TRACE"] = 1
@@ -588,19 +590,19 @@ MADE = {(128, False): 400, (128, True): 510, (256, False): 560, (256, True): 700
 
 def many_kernels(s, sms=SMS):
     """(file, consumers, whether V^T is made before, whether by one tile of keys) of all that can run it."""
-    one = s.packed or not s.plain
+    one = not s.packed and not s.plain
     if s.D == 64:
-        found = [("forward", wgs, False, one and not s.packed) for wgs in ((2, 3, 4) if s.causal else (3, 4))] if s.lse or not (s.plain or s.packed) else [("forward_f16", wgs, False, False) for wgs in (2, 4)]
+        found = [("forward", wgs, False, one) for wgs in ((2, 3, 4) if s.causal else (3, 4))] if s.lse or not (s.plain or s.packed) else [("forward_f16", wgs, False, False) for wgs in (2, 4)]
     elif s.D == 128 and not s.lse:
-        found = [("forward_e4m3", wgs, made, by_one) for by_one in sorted({one, True}) for made in (False, True) for wgs in (2, 3)]
+        found = [("forward_e4m3", wgs, made, by_one) for by_one in ((False,) if s.packed else sorted({one, True})) for made in (False, True) for wgs in (2, 3)]
         found = [x for x in found if (one or not x[3] or x[1:3] == (2, False) and not drawn(s, 2, sms))]
-        if not one:
+        if not one and not s.packed:
             found.append(("forward", 3, False, False))
     else:
         wgs = 3 if s.D == 128 else 2
-        found = [("forward", wgs, made, one and not s.packed and s.D == 256) for made in (False, True)]
+        found = [("forward", wgs, made, one and s.D == 256) for made in (False, True)]
         if s.D == 256 and not one and not s.lse and s.Sk >= (768 if s.causal else 896):   # over fewer keys 1.02 times FA3 FP8's error
-            found.append(("forward_e4m3", 2, True, False))
+            found.append(("forward_e4m3", 2, not s.packed, False))
     return [x for x in found if not x[2] or may_transpose(s)]
 
 
@@ -608,7 +610,7 @@ def many_ns(s, file, wgs, made, by_one, sms=SMS):
     """Of one of them: 5 to 11% off (root of the mean square)."""
     kind = s.D, wgs, s.D > 64 and (made or s.packed), by_one
     of_keys, of_rows = (MANY_FAST[kind] if s.fast and file == "forward_e4m3" else MANY[(file, *kind)])[s.causal]
-    if file == "forward_e4m3" and short(s, wgs, made, by_one):
+    if file == "forward_e4m3" and short(s, wgs, made or s.packed, by_one):
         of_keys = of_keys * 104 // 100
     tiles, row_tiles = busiest(s, wgs, sms)
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time

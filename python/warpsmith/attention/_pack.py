@@ -16,6 +16,9 @@ from ._params import Quantises
 _KINDS = _fused.KINDS
 _PER = {"tensor": 0, "head": 1, "block": 2}
 _SAMPLES = 64
+# How many times as large as the head's samples' largest, in sixteenths, values of keys and of values may be before a block of them gets a scale of its own, by head dimension. Kernels know how far
+# scores of keys can come by what codes could be (forward_e4m3.cu, kRise), so keys have no more room than they need: normal ones of 16,384 tokens come to 1.4 times their samples' largest.
+EVEN = {("k", 128): 32, ("k", 256): 28, ("v", 128): 128, ("v", 256): 128}   # at D 64 forward_f16.cu gains nothing by it
 _QUANTISE = _heuristic.Choice("quantise", (), (), 256, 0)
 
 
@@ -155,7 +158,9 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
     k and v are f16, bf16 or f32, or each a pair (codes, scale), which is taken as it is. smooth_k takes a constant of each channel out of k first:
     no output changes, as softmax does not see what all keys have in common, and the codes gain what the offset would have cost. center_v takes one
     out of v, and sdpa_fp8_packed adds it back. The constant is each channel's mean over up to 64 evenly spaced keys: any would do exactly; this one
-    costs no second reading. Nothing of it requires a gradient. ValueError: shapes that do not fit, or a scale on the CPU that is negative or not
+    costs no second reading. With scales "block", where v_t is made and D is 128 or 256, a block's scale is one for all of its head, made from 16 of these keys with room
+    above (EVEN), unless the block's values are larger than that or 256 times smaller: sdpa_fp8_packed is faster where scales of a head are equal.
+    Nothing of it requires a gradient. ValueError: shapes that do not fit, or a scale on the CPU that is negative or not
     finite.
     """
     per(scales)
@@ -175,18 +180,22 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
     return PackedKV(k8, v8, ks, vs, km, vm, v_t)
 
 
+def _even(name, x):
+    return EVEN.get((name, x.shape[3]), 0)
+
+
 def pack_for_one(k, v):
     """pack_kv for kernels that read v by v_t alone: its row-major codes are not made, and k's stand in their place. None where the launch does not take them."""
     if not all(map(_packable, (k, v))) or k.dtype != v.dtype or k.device != v.device:
         return None
-    k, v = _fused.pack([_fused.Part(k, centred=True), _fused.Part(v, centred=True, codes=False, transposed=True)])
+    k, v = _fused.pack([_fused.Part(k, centred=True, even=_even("k", k)), _fused.Part(v, centred=True, codes=False, transposed=True, even=_even("v", v))])
     return PackedKV(k.codes, k.codes, k.scale, v.scale, k.mean, v.mean, v.transposed)
 
 
 def _wide(tensors, scales, names):
     """(codes, scale, mean or None, V^T or None) of each (x, whether its mean is to be taken out), which were checked. names: k or v, for each."""
     if scales == "block" and all(_packable(x) for x, _ in tensors):
-        return _fused.pack([_fused.Part(x, centred, transposed=name == "v") for name, (x, centred) in zip(names, tensors)])
+        return _fused.pack([_fused.Part(x, centred, transposed=name == "v", even=_even(name, x)) for name, (x, centred) in zip(names, tensors)])
     means = [mean_of_some(x) if centred and x.shape[2] else None for x, centred in tensors]
     made = quantise([(x, mean) for (x, _), mean in zip(tensors, means)], scales)
     return [(*pair, mean, None) for pair, mean in zip(made, means)]

@@ -40,7 +40,7 @@ class Quantises(ctypes.Structure):
 class Pack(ctypes.Structure):
     """One tensor's part in a launch of pack.cu."""
     _fields_ = ([(n, c_uint64) for n in ("x", "codes", "transposed", "scale", "mean")] + [(n, c_int64) for n in ("x_b", "x_h", "c_b", "c_h")]
-                + [(n, c_int32) for n in ("x_s", "c_s", "H", "heads", "S", "pad")])
+                + [(n, c_int32) for n in ("x_s", "c_s", "H", "heads", "S", "even")])
 
 
 class Packs(ctypes.Structure):

@@ -17,7 +17,7 @@ struct Kernel {
     groups: u32,
     /// V^T is made before, instead of in shared memory for each row tile.
     made: bool,
-    /// One tile of keys to a step, as scales by block want it.
+    /// One tile of keys to a step, as scales by block of V as it comes want it.
     by_one: bool,
 }
 
@@ -42,18 +42,21 @@ fn transposed_bytes(s: &Shape) -> u64 {
 /// All that can run it.
 fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
     let causal = s.mask == Mask::Causal;
-    let one = s.packed || !s.plain;
-    let exact_one = !s.packed && !s.plain;
+    let one = !s.packed && !s.plain;
     let of = |file, groups, made, by_one| Kernel { file, groups, made, by_one };
     let mut found = Vec::new();
     match (s.head_dim, s.lse) {
-        (64, lse) if lse || exact_one => {
+        (64, lse) if lse || one => {
             let groups: &[u32] = if causal { &[2, 3, 4] } else { &[3, 4] };
-            found.extend(groups.iter().map(|n| of(File::Exact, *n, false, exact_one)));
+            found.extend(groups.iter().map(|n| of(File::Exact, *n, false, one)));
         }
         (64, _) => found.extend([2, 4].map(|n| of(File::F16, n, false, false))),
         (128, false) => {
-            let steps: &[bool] = if one { &[true] } else { &[false, true] };
+            let steps: &[bool] = match (s.packed, one) {
+                (true, _) => &[false],
+                (_, true) => &[true],
+                _ => &[false, true],
+            };
             for by_one in steps {
                 for made in [false, true] {
                     for groups in [2, 3] {
@@ -66,16 +69,16 @@ fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
                     }
                 }
             }
-            if !one {
+            if !one && !s.packed {
                 found.push(of(File::Exact, 3, false, false));
             }
         }
         (d, lse) => {
             let groups = if d == 128 { 3 } else { 2 };
-            found.extend([false, true].map(|made| of(File::Exact, groups, made, exact_one && d == 256)));
+            found.extend([false, true].map(|made| of(File::Exact, groups, made, one && d == 256)));
             // Over fewer keys 1.02 times FA3 FP8's error.
             if d == 256 && !one && !lse && s.seqlen_k >= if causal { 768 } else { 896 } {
-                found.push(of(File::E4m3, 2, true, false));
+                found.push(of(File::E4m3, 2, !s.packed, false));
             }
         }
     }
@@ -87,13 +90,13 @@ fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
 /// their largest, while references of each step's own maxima do not care. H100, 2026-11-26, normal inputs, a half linear: 1.026 times FA3's error over 512 keys,
 /// 1.014 over 2,048, 1.003 over 16,384. Two consumers at D 128 have none that are.
 fn short(s: &Shape, k: Kernel) -> bool {
-    let few = match (s.head_dim, k.groups, k.made) {
+    let few = match (s.head_dim, k.groups, k.made || s.packed) {
         (256, ..) => s.seqlen_k < 4096,
         (_, 3, true) => s.seqlen_k <= 1536,
         (_, 3, false) => s.seqlen_k < 1024,
         _ => false,
     };
-    few && k.file == File::E4m3 && s.mask == Mask::Full && !k.by_one && !s.packed && !s.fast
+    few && k.file == File::E4m3 && s.mask == Mask::Full && !k.by_one && !s.fast
 }
 
 /// Cycles of a tile of keys, and of a row tile's start and end: without the mask and behind it.
@@ -322,13 +325,16 @@ fn forward_e4m3_shared(s: &Shape, groups: u32, plain: bool, v_t: bool) -> u32 {
     2 * 64 * groups * s.head_dim + tiles + 256 + scales + 2 * 32
 }
 
-/// At D 128, with any scales, packed or not, or at D 256 over V^T that is made before; no log-sum-exp.
+/// At D 128, with any scales, packed or not, or at D 256 over V^T; no log-sum-exp.
 fn forward_e4m3(s: &Shape, kernel: Kernel, sms: u32) -> Choice {
     let Kernel { groups, made, .. } = kernel;
-    // Scales of whole heads, and so two tiles of keys at a time; else they may differ between blocks, and tiles come one by one.
+    // Scales of whole heads, or packed values, whose scales are one wherever they can be, and so two tiles of keys at a time; else tiles come one by one.
     let plain = !kernel.by_one;
     let mut defines = vec![("WS_D", s.head_dim), ("WS_WGS", groups), ("WS_CAUSAL", s.causal())];
     defines.extend(layouts(s, plain, made));
+    if s.packed {
+        defines.push(("WS_EVEN", 1));
+    }
     if s.fast {
         defines.push(("WS_FAST", 1));
     } else if short(s, kernel) {
