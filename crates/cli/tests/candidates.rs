@@ -215,7 +215,7 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
     const PLAIN: &str = "gate_any_forward_e4m3_plain.cu";
     const BLOCKS: &str = "gate_any_forward_e4m3_blocks_plain.cu";
     const PACKED: &str = "gate_any_forward_e4m3_packed_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 9] = [
+    let rows: [(&str, &str, &[&str], usize); 10] = [
         (
             PLAIN,
             "groups of queries, ragged tiles",
@@ -260,6 +260,12 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
             32,
         ),
         (PACKED, "rings that come round", &["--shapes", "1x2x1x200x700x128", "--dist", "needles,shifted"], 4),
+        (
+            PACKED,
+            "a first tile behind all keys, then scores that rise by more than outputs' range: none is lost",
+            &["--shapes", "1x2x1x500x333x128", "--scales", "block", "--config", "three"],
+            2,
+        ),
     ];
     shipped_pass(&rows);
 }

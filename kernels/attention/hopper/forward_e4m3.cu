@@ -17,7 +17,7 @@
 //   A consumer's steps wait for one another; the other consumers fill the tensor core meanwhile. Keys run from last to first, but for one tile that all rows see, which comes
 //   before all. Where V's scale is one, a step is two tiles: half of the folding and of the barriers; the second tile's scores are made while the largest of the first is looked for.
 //   Packed values (WS_EVEN) have scales by block, of which pack_kv makes as many equal as it can (pack.cu, even): a row tile whose tiles all have those of its first one runs as without WS_BLOCKS; any other, by steps of one
-//   tile, with scales relative to the first one's (Told::uneven; H100, 2026-11-27: 4x16x4096x128 477 us by two tiles whose scores may come far, 445 else, 547 by one; causal 257 to 265, 319 by one; D 256 455, 270, forward.cu 499, 293).
+//   tile, with scales relative to the first one's, from the first tile on that differs (Told::even; by three consumers behind the mask all; H100, 2026-11-27: 4x16x4096x128 477 us by two tiles whose scores may come far, 445 else, 547 by one; causal 257 to 265, 319 by one; D 256 455, 270, forward.cu 499, 293).
 //   Behind the mask steps of one tile come first, where the tiles that a consumer sees are odd or some are hidden from it (4x16x4096x128 causal 338 to 353 us by one tile, 324 to 337 so).
 //
 // Arithmetic, and its error:
@@ -64,7 +64,7 @@
 // Which groups, H100, 2026-11-27, times as long as the first (7 to 12 shapes; 0.3% is chance): three consumers over V^T, four of eight exact, 0x33 1, 0x55 (here) 0.988, 0xA5 0.989, 0xC9 0.990, 0x95 0.992, 0xAA 0.999; rows of V, five of eight, 0x5D 1, 0xB5 (here) 0.991, 0x57 0.995, 0x75 1.003, 0xED 1.007;
 //   behind the mask over V^T, a half linear 1, steps of one and such as hide keys exact besides 1.026, and five eighths of the others linear 1.002 (here: uniform inputs over 640 keys 1.046 to 1.008 of FA3 FP8's error, normal ones over 4,096 1.009 to 1.013), all of those that hide keys C7511; over rows of V, steps of one
 //   exact but a quarter 1.005 (here), wholly 1.010; two behind the mask, linear with a loop for even rows 1, all exact, one group by the MUFU (here) 1.009, over V^T 0.984 (two by it 1.024, 1.001; none 1.011, 0.993); scales by block, all exact, two consumers 1.02 to 1.045 (few rows 1.025, D 256 1.00), over V^T 1.05, causal 1.025; three 1.02 to 1.03,
-//   over V^T without the mask 1.015. Over few keys, three consumers, all exact 1.000, over V^T 1.018. D 256 over V^T: 0x88 and 0x20 1, 0xC0 and 0x10 (here) 0.995, 0x24 and 0x01 1.003; causal 0xAA and 0x11 1, 0x6A and 0x90 (here) 0.995, 0x8B and 0x14 0.997; one parabola less 0.997, two 0.993, not done (1.005 more of FA3 FP8's error each).
+//   over V^T without the mask 1.015. Over few keys, three consumers, all exact 1.000, over V^T 1.018. D 256 over V^T: 0x88 and 0x20 1, 0xC0 and 0x10 0.995 (with one parabola more, 0x11, here: relF 1.016 to 1.010 of FA3 FP8's over 4,096 keys), 0x24 and 0x01 1.003; causal 0xAA and 0x11 1, 0x6A and 0x90 (here) 0.995, 0x8B and 0x14 0.997; one parabola less 0.997, two 0.993, not done (1.005 more of FA3 FP8's error each).
 // Losers beside scales by block or behind the mask, 2026-11-23, us: two tiles to a step whose scales differ, D 128 4x16x4096 586 (562), causal 339 (336); the same at D 256, where forward.cu has
 //   473, 518, as ptxas serialises its products; queries of 16 bits quantised ahead by the producers 598 (572); rows of Q scaled a row tile ahead by the producers, 4x8x4096x256 causal
 //   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18%; V prefetched into the L2 by the launch that makes V^T, alike.
@@ -72,8 +72,10 @@
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
 #ifdef WS_OUT
 #define WS_OUT_CODES (WS_OUT == 2)   // whether outputs may be e4m3
+#define WS_OUT_F16 (WS_OUT == 1)     // are f16
 #else
 #define WS_OUT_CODES 1
+#define WS_OUT_F16 0
 #endif
 #include "params.cuh"
 #include "transpose.cuh"
@@ -128,7 +130,7 @@
 #elif WS_WGS == 2
 #define WS_MUFU (WS_CAUSAL ? 0x20 : 0x02)
 #else
-#define WS_MUFU (WS_CAUSAL ? 0x80 : WS_EVEN && WS_OUT_CODES ? 0x01 : 0)   // the last: else ptxas 13.0 serialises the products (C7511)
+#define WS_MUFU (WS_EVEN && WS_WIDEQ && WS_OUT_F16 ? (WS_CAUSAL ? 0x04 : 0x01) : WS_CAUSAL ? 0x80 : 0)   // the first two: else ptxas 13.0 serialises the products (C7511)
 #endif
 #endif
 #ifndef WS_PARABOLA
@@ -137,7 +139,7 @@
 #elif WS_ALL_EXACT
 #define WS_PARABOLA (0xFF & ~WS_MUFU)
 #elif WS_D == 256
-#define WS_PARABOLA (WS_CAUSAL ? 0x90 : WS_SHORT ? 0x62 : 0x10)
+#define WS_PARABOLA (WS_CAUSAL ? 0x90 : WS_SHORT ? 0x62 : 0x11)
 #elif WS_CAUSAL
 #define WS_PARABOLA (WS_PACKED ? 0x03 : 0x55)
 #else
@@ -148,7 +150,7 @@
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false;
-constexpr bool kRelative = WS_EVEN;   // scales of tiles are relative to those of the row tile's first one, of which pack_kv makes as many equal as it can (Told::uneven)
+constexpr bool kRelative = WS_EVEN;   // scales of tiles are relative to those of the row tile's first one, of which pack_kv makes as many equal as it can (Told::even)
 static_assert(D == 128 ? WGS == 2 || WGS == 3 && !kFew : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
 static_assert(!kRelative || kPacked && kBlocks, "scales by block of packed values");
 static_assert(D == 128 || kFew || kPacked && (!kBlocks || kRelative), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
@@ -207,6 +209,7 @@ constexpr u32 kSome = WS_PARABOLA, kEvery = WS_FAST ? kSome : 0xFF, kOfOne = !WS
 
 // Whether steps of two tiles that hide keys have a loop of their own, so that the others do not jump over 136 instructions (16x16x1024x128 146 us instead of 152; causal 4x16x4096x128 263 instead of 289; without the mask three consumers spill 316 bytes so, at D 256 660, and behind the mask ptxas 13.0 serialises products of e4m3 outputs, C7511).
 constexpr bool kApart = D == 128 && kStep == 2 && (WS_CAUSAL ? WGS == 3 && kPacked && !WS_OUT_CODES : WGS == 2);
+constexpr bool kSinglyLast = kRelative && !(WS_CAUSAL && WGS == 3);   // whether tiles of other scales come behind those of the first one's; there it spills 116 bytes, and is serialised with linear weights (C7511)
 constexpr bool kBothAtOnce = kStep == 1 || WGS == 2;   // products of values
 constexpr i32 kSlices = D / 64, kWays = kSlices > 2 ? 2 : 1;   // of dimensions; accumulators for all but the last
 constexpr i32 kSums = D / 2, kOutputs = kSums + 2;   // a thread's dimensions of two rows, then each row's sum
@@ -494,7 +497,8 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             bool near = false;
             if (kLean) near = all_say(8 + group, 128, __uint_as_float(reaches) <= kReach);
             else named_barrier_sync(8 + group, 128);
-            const bool uneven = kRelative && __shfl_sync(0xFFFFFFFFu, x.uneven, 0) != 0;
+            // Two at a time: tiles of the first one's scales, until one differs; the others, of which there are `singly`, come one by one (all of them where that cannot be last).
+            const i32 even = kRelative ? __shfl_sync(0xFFFFFFFFu, x.even, 0) : 0, singly = kRelative && even < w.tiles ? w.tiles - (kSinglyLast ? even / 2 * 2 : 0) : 0, before = kRelative ? w.tiles - singly : w.tiles;
             me.q_desc = desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16);
             me.j = 0, me.left = w.tiles, me.marks = marks_of(w.tiles, kFew ? clear - w.base * KEYS : clear);
             me.k_there = false;
@@ -502,67 +506,70 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             given = kDeep && mine > 0;
             if (mine > 0) {
                 i32 hidden = w.tiles - mine;   // tiles that the group's rows do not see come behind the first one
-                if (kStep == 1 || WS_CAUSAL) {
-                    // Of two at a time: an odd one, and one before hidden ones.
+                // By one first: of two at a time, an odd one, and one before hidden ones.
+                i32 singles = kStep == 1 || kRelative && !kSinglyLast && singly > 0 ? mine : !WS_CAUSAL ? 0 : hidden > 0 ? 2 - (mine & 1) : mine & 1;
+                const i32 last = kRelative && singly > 0 ? singly + 1 : 0;   // by two while more are left
 #pragma unroll 1
-                    for (i32 singles = kStep == 1 || uneven ? mine : hidden > 0 ? 2 - (mine & 1) : mine & 1; singles > 0; --singles) {
-                        me.step<1, true, kOfOne>(p, io, n, w, clear, row0, lane4 LAPS);
-                        if (WS_CAUSAL) me.pass_over(io, n, hidden), hidden = 0;
+                do {
+                    if (kStep == 1 || WS_CAUSAL || kRelative) {
+#pragma unroll 1
+                        for (; singles > 0; --singles) {
+                            me.step<1, true, WS_CAUSAL || !kRelative ? kOfOne : kEvery>(p, io, n, w, clear, row0, lane4 LAPS);
+                            if (WS_CAUSAL) me.pass_over(io, n, hidden), hidden = 0;
+                        }
                     }
-                }
-                if (kRelative && !WS_CAUSAL && uneven) {
+                    if (kStep == 2) {
+                        if (kApart && WS_CAUSAL) {
 #pragma unroll 1
-                    while (me.j < w.tiles) me.step<1, true, kEvery>(p, io, n, w, clear, row0, lane4 LAPS);
-                } else if (kStep == 2) {
-                    if (kApart && WS_CAUSAL) {
+                            while (me.left > last && me.marks != 0) me.step<2, true, kHiding>(p, io, n, w, clear, row0, lane4 LAPS);
+                        } else if (kApart && (!kRelative || me.left > last)) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);   // the tile where keys end is of the first step; and of few keys it is a large part
+                        if (kLean) {
+                            // Three loops: of any steps, of such as cannot hide keys nor come far, and of these without linear weights. The first step's references say whether the others' can rise too far.
+                            // PERF: a step before the loops, instead of a loop that may end after it, makes ptxas 13.0 spill 470 bytes in them; and what both loops run for each row tile should be little: 1,750 cycles more otherwise.
+                            i32 until = !near ? before : p.Sk % (2 * KEYS) == 0 ? 0 : kRelative ? min(2, before) : 2;
+                            bool even_rows = false;
 #pragma unroll 1
-                        while (me.left > 0 && me.marks != 0) me.step<2, true, kHiding>(p, io, n, w, clear, row0, lane4 LAPS);
-                    } else if (kApart) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);   // the tile where keys end is of the first step; and of few keys it is a large part
-                    if (kLean) {
-                        // Three loops: of any steps, of such as cannot hide keys nor come far, and of these without linear weights. The first step's references say whether the others' can rise too far.
-                        // PERF: a step before the loops, instead of a loop that may end after it, makes ptxas 13.0 spill 470 bytes in them; and what both loops run for each row tile should be little: 1,750 cycles more otherwise.
-                        i32 until = !near ? w.tiles : p.Sk % (2 * KEYS) == 0 ? 0 : 2;
-                        bool even = false;
+                            for (;;) {
 #pragma unroll 1
-                        for (;;) {
+                                while (me.j < until) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);
 #pragma unroll 1
-                            while (me.j < until) me.step<2, true>(p, io, n, w, clear, row0, lane4 LAPS);
-#pragma unroll 1
-                            while (me.j < w.tiles) {
-                                if (me.j == 2) {
-                                    if (!all_say(8 + group, 128, __uint_as_float(reaches) + kReference - fminf(me.r0, me.r1) <= kRise)) break;
-                                    if (kEvens && me.even_rows(2 * KEYS - keys_behind(p, w), p.Sq - group_row)) {
-                                        even = true;
-                                        break;
+                                while (me.j < before) {
+                                    if (me.j == 2) {
+                                        if (!all_say(8 + group, 128, __uint_as_float(reaches) + kReference - fminf(me.r0, me.r1) <= kRise)) break;
+                                        if (kEvens && me.even_rows(2 * KEYS - keys_behind(p, w), p.Sq - group_row)) {
+                                            even_rows = true;
+                                            break;
+                                        }
                                     }
+                                    me.step<2, false, kSome, true>(p, io, n, w, clear, row0, lane4 LAPS);
                                 }
-                                me.step<2, false, kSome, true>(p, io, n, w, clear, row0, lane4 LAPS);
-                            }
-                            if (kEvens && even) {
+                                if (kEvens && even_rows) {
 #pragma unroll 1
-                                while (me.j < w.tiles) me.step<2, false, kEvery, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                                    while (me.j < before) me.step<2, false, kEvery, true>(p, io, n, w, clear, row0, lane4 LAPS);
+                                }
+                                if (me.j >= before) break;
+                                until = before;
                             }
-                            if (me.j >= w.tiles) break;
-                            until = w.tiles;
-                        }
-                    } else {
-                        // Asked after the first step, which is this loop's where there was none before.
-                        const i32 done = mine - me.left, asked = kApart || done > 0 ? me.left : me.left - 2;
-                        bool even = false;
+                        } else {
+                            // Asked after the first step, which is this loop's where there was none before.
+                            const i32 done = mine - me.left, asked = kApart || done > 0 ? me.left : me.left - 2;
+                            bool even_rows = false;
 #pragma unroll 1
-                        while (kAnew ? me.left > 0 : me.j < w.tiles) {
-                            if (kEvens && me.left == asked && me.even_rows((done > 0 ? done : 2) * KEYS, p.Sq - group_row)) {
-                                even = true;
-                                break;
+                            while (kAnew ? me.left > last : me.j < before) {
+                                if (kEvens && me.left == asked && me.even_rows((done > 0 ? done : 2) * KEYS, p.Sq - group_row)) {
+                                    even_rows = true;
+                                    break;
+                                }
+                                me.step<2, !kApart>(p, io, n, w, clear, row0, lane4 LAPS);
                             }
-                            me.step<2, !kApart>(p, io, n, w, clear, row0, lane4 LAPS);
-                        }
-                        if (kEvens && even) {
+                            if (kEvens && even_rows) {
 #pragma unroll 1
-                            while (me.left > 0) me.step<2, !kApart, kEvery>(p, io, n, w, clear, row0, lane4 LAPS);
+                                while (me.left > last) me.step<2, !kApart, kEvery>(p, io, n, w, clear, row0, lane4 LAPS);
+                            }
                         }
                     }
-                }
+                    singles = me.left;
+                } while (kSinglyLast && singles > 0);
             } else me.pass_over(io, n, w.tiles);
             few_end_together(p, w);
         }

@@ -110,7 +110,7 @@ WS_DEV float prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, 
         step0 *= c * (1.0f / kOctaves);
         step1 *= c * (1.0f / kOctaves);
     } else {
-        const float step = scale_rows(q, factors, lane, c, !kBlocks || kRelative && !x.uneven, reach);
+        const float step = scale_rows(q, factors, lane, c, !kBlocks || kRelative && x.even == x.w.tiles, reach);
         step0 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4));
         step1 = __shfl_sync(0xFFFFFFFFu, step, 2 * (lane / 4) + 16);
     }

@@ -12,7 +12,7 @@ struct Told {
     i32 head;             // of all sequences; where these lie one behind another, of its own
     float c, v_scale;     // scores' factor, in log2 units, and outputs'; kBlocks: without K's scale, and without what differs between tiles of V
     float c_later;        // kBlocks: that of rows in the next block of 128 queries
-    u32 uneven;           // kRelative: whether some tile has other scales than the first, whose are in c and v_scale
+    i32 even;             // kRelative: how many tiles, from the first on, have the first one's scales, which are in c and v_scale
 };
 
 WS_DEV void tell(u32 to, const Told& x) {
@@ -23,7 +23,7 @@ WS_DEV void tell(u32 to, const Told& x) {
 #elif WS_LENS
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 32), "r"(x.w.keys) : "memory");
 #endif
-    if (!kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later), "r"(x.uneven) : "memory");
+    if (!kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later), "r"(x.even) : "memory");
 }
 
 WS_DEV Told told(u32 from) {
@@ -36,7 +36,7 @@ WS_DEV Told told(u32 from) {
 #elif WS_LENS
         asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x.w.keys) : "r"(from + 32) : "memory");
 #endif
-    } else if (kRelative) asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later), "=r"(x.uneven) : "r"(from + 16) : "memory");
+    } else if (kRelative) asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later), "=r"(x.even) : "r"(from + 16) : "memory");
     else if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");
     else asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.c), "=f"(x.v_scale) : "r"(from + 16) : "memory");
     return x;
@@ -66,12 +66,12 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
             const i32 first = tile_scaled(p, w->keys_at(0));
             const float k_first = load_f32(k_scales + first * p.ks_t), v_first = load_f32(v_scales + first * p.vs_t);
             k_scale = base_scale(k_first), x.v_scale = base_scale(v_first);
-            bool differs = k_scale != k_first || x.v_scale != v_first;
-            for (i32 t = static_cast<i32>(lane); t < w->tiles; t += 32) {
-                const i32 at = tile_scaled(p, t);
-                differs |= load_f32(k_scales + at * p.ks_t) != k_first || load_f32(v_scales + at * p.vs_t) != v_first;
+            i32 even = k_scale == k_first && x.v_scale == v_first ? w->tiles : 0;
+            for (i32 i = static_cast<i32>(lane); i < even; i += 32) {
+                const i32 at = tile_scaled(p, w->keys_at(i));
+                if (load_f32(k_scales + at * p.ks_t) != k_first || load_f32(v_scales + at * p.vs_t) != v_first) even = i;
             }
-            x.uneven = __any_sync(0xFFFFFFFFu, differs);
+            x.even = __reduce_min_sync(0xFFFFFFFFu, even);
         }
 #endif
         x.w = *w;
