@@ -13,19 +13,3 @@ WS_DEV float block_max(float top, float* shared) {
     for (i32 i = 0; i < kThreads / 32; ++i) top = fmaxf(top, shared[i]);
     return top;
 }
-
-// In two steps, a barrier between them, of a value of every thread that is neither negative nor no number. shared: a float for each warp.
-template <int kThreads>
-WS_DEV void leave_max(float top, float* shared) {
-    u32 y;
-    asm volatile("redux.sync.max.u32 %0, %1, 0xFFFFFFFF;" : "=r"(y) : "r"(__float_as_uint(top)) : "memory");
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = __uint_as_float(y);
-}
-
-template <int kThreads>
-WS_DEV float max_left(const float* shared) {
-    float top = shared[0];
-#pragma unroll
-    for (i32 i = 1; i < kThreads / 32; ++i) top = fmaxf(top, shared[i]);
-    return top;
-}

@@ -15,7 +15,6 @@
 // the other one. Grid: (blocks of 128 tokens, B * H, tensors), 2 * D threads.
 // A thread holds 8 values of each of 8 rows in registers, all loaded at once; every CTA of a head makes the mean itself, from the L2, meanwhile.
 // Judged on the PTX machine, for sm_89: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
-#include "block_max.cuh"
 #include "params.cuh"
 
 static_assert(WS_D == 64 || WS_D == 128 || WS_D == 256, "head dimensions of attention");
@@ -153,6 +152,20 @@ WS_DEV void find_means(const Pack& t, const u8* mine, i32 row, i32 column, float
     }
 }
 
+// The largest of a value of every thread, neither negative nor no number: in two steps, a barrier between them. shared: a float for each warp.
+WS_DEV void leave_max(float top, float* shared) {
+    u32 y;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xFFFFFFFF;" : "=r"(y) : "r"(__float_as_uint(top)) : "memory");
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = __uint_as_float(y);
+}
+
+WS_DEV float max_left(const float* shared) {
+    float top = shared[0];
+#pragma unroll
+    for (i32 i = 1; i < kThreads / 32; ++i) top = fmaxf(top, shared[i]);
+    return top;
+}
+
 // A block's scale by its largest value and that of some of the head's tokens: the head's, by which these take 16 / even of the codes' range, where that fits the block; else its own.
 WS_DEV float even_scale(i32 even, float top, float of_samples) {
     const float of_head = of_samples > 1e-6f ? __fdiv_rn(static_cast<float>(even) * of_samples, 16.0f * 448.0f) : 1.0f;
@@ -209,12 +222,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, kThreadsOfSM / kThreads) 
     float mean[8];
 #pragma unroll
     for (i32 e = 0; e < 8; ++e) mean[e] = means[column * 8 + e];
-    leave_max<kThreads>(farthest(some, some, mean), tops);
+    leave_max(farthest(some, some, mean), tops);
     Piece high, low;
     find_ends(x, high, low);
-    leave_max<kThreads>(farthest(high, low, mean), tops + kThreads / 32);
+    leave_max(farthest(high, low, mean), tops + kThreads / 32);
     __syncthreads();
-    const float of_samples = max_left<kThreads>(tops), top = max_left<kThreads>(tops + kThreads / 32);
+    const float of_samples = max_left(tops), top = max_left(tops + kThreads / 32);
     const float scale = t.even ? even_scale(t.even, top, of_samples) : top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f;
     const float inverse = __fdiv_rn(1.0f, scale);
     if (threadIdx.x == 0) t.scale[static_cast<i64>(blockIdx.y) * blocks + block] = scale;
