@@ -169,8 +169,8 @@ def packed_case(r, g):
     dtype, on = r.choice((torch.bfloat16, torch.float16, E4)), (r.random() < 0.7, r.random() < 0.7)
     x = [draw(s, dist, g).to(torch.bfloat16) for s in ((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D))]
     q8, qs, q = quantised(x[0], "head")
-    # Weights far below a row's largest count by values 60 times as large, and are few bits, or none at D 64 by four consumers with a log-sum-exp (2^-12); offsets of keys are logits of hundreds where a block has others.
-    kv = w.pack_kv(uneven(r, x[1], 4 if dist == "normal" else 1), uneven(r, x[2], 1 if dtype == E4 else 4 if D == 64 else 20), scales=kind, smooth_k=on[0], center_v=on[1])
+    # Weights far below a row's largest count by values 20 times as large, and are few bits, or none with a log-sum-exp (below 2^-12, forward.cu's kShift); offsets of keys are logits of hundreds where a block has others.
+    kv = w.pack_kv(uneven(r, x[1], 4 if dist == "normal" else 1), uneven(r, x[2], 1 if dtype == E4 else 4), scales=kind, smooth_k=on[0], center_v=on[1])
     if getattr(kv, "v_t", None) is not None and not torch.equal(kv.v_t.view(torch.uint8), transposed(kv.v)):
         return "v_t is not V^T", (B, Hkv, group, Sq, Sk, D, kind)
     if "v_t" in kv._fields and kv.v_t is None:
@@ -189,7 +189,7 @@ def wide_case(r, g):
     dtype, out = r.choice((torch.bfloat16, torch.float16)), r.choice((None, None, None, torch.bfloat16, E4))
     x = [draw(s, dist, g).to(torch.bfloat16) for s in ((B, Hkv * group, Sq, D), (B, Hkv, Sk, D), (B, Hkv, Sk, D))]
     codes, scale, _ = quantised(x[0] * torch.rand(Sq, 1, device=dev, generator=g), "tensor")
-    q, kv, s = codes.to(dtype), w.pack_kv(uneven(r, x[1], 4 if dist == "normal" else 1), uneven(r, x[2], 1 if out == E4 else 4 if D == 64 else 20)), D ** -0.5 * float(scale)
+    q, kv, s = codes.to(dtype), w.pack_kv(uneven(r, x[1], 4 if dist == "normal" else 1), uneven(r, x[2], 1 if out == E4 else 4)), D ** -0.5 * float(scale)
     if how == "bshd":
         q = q.transpose(1, 2).contiguous().transpose(1, 2)
     elif how == "sliced":
