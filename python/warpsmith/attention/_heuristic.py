@@ -361,7 +361,7 @@ def short(s, wgs, v_t, by_one):
 
 
 def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
-    """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T; no log-sum-exp. by_one: one tile of keys to a step, as scales by block of V as it comes want it."""
+    """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T; no log-sum-exp. by_one: one tile of keys to a step, as scales by block want it, but for packed values."""
     plain = s.plain and not by_one
     blocks = s.packed or not plain
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal))

@@ -20,7 +20,7 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
     a q_scale: then the kernel makes e4m3 of it, each row with a scale of its own, at the cost of a launch less.
 
     The result is that of the unsmoothed, uncentred keys and values, the log-sum-exp too. Where queries and keys are many, the kernel reads V^T, adds the
-    mean itself, and is faster than for row-major values with scales by block: at D 128 and 256 by a fifth where a head's scales are one, as pack_kv makes them.
+    mean itself, and is faster than for row-major values with scales by block: at D 128 by a fifth, at D 256 by a tenth where a head's scales are one, as pack_kv makes them.
     """
     options = causal, softmax_scale, out_dtype, out_scale, return_lse, mode
     result = _again(q, kv, q_scale, options)

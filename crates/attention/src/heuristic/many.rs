@@ -17,7 +17,7 @@ struct Kernel {
     groups: u32,
     /// V^T is made before, instead of in shared memory for each row tile.
     made: bool,
-    /// One tile of keys to a step, as scales by block of V as it comes want it.
+    /// One tile of keys to a step, as scales by block want it, but for packed values.
     by_one: bool,
 }
 
