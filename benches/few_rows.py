@@ -60,7 +60,7 @@ def instances(h, shapes):
             for c in (h.choose(s), without(h, s)):
                 yield c
                 if c.transposes:
-                    yield h.transposition(s)
+                    yield h.transposition(s, c)
 
 
 def compile_all(shapes):

@@ -226,11 +226,15 @@ class Choice(unittest.TestCase):
         for (B, Hq, Hkv, Sq, Sk, D, causal, *rest), want in rows:
             plain, lse = (rest[0] if rest else True), (rest[1] if len(rest) > 1 else False)
             s = h.Shape(B, Hq, Hkv, Sq, Sk, D, causal, plain, lse=lse)
-            c, launch = h.choose(s), h.transposition(s)
+            c = h.choose(s)
+            launch, before = h.transposition(s, c), h.transposition(s, h.replace(c, tiles_per_worker=0))
             with self.subTest(s=s):
                 self.assertEqual(c.transposes, want)
                 self.assertEqual(4 * c.partial_floats, B * Hkv * D * 128 * h.ceil_div(Sk, 128) if want else 0)
-                self.assertEqual((launch.name, launch.grid, launch.block), (f"transpose_d{D}", (h.ceil_div(Sk, 128), B * Hkv, 1), 2 * D))
+                groups, tiles = 256 // D, h.ceil_div(Sk, 128) * B * Hkv
+                self.assertEqual((before.name, before.grid, before.block), (f"transpose_d{D}", (min(132, h.ceil_div(tiles, groups)), 1, 1), 320 * groups))
+                self.assertLessEqual(before.shared_bytes, 232448)
+                self.assertEqual(launch, h.replace(before, grid=(32, 1, 1)) if c.tiles_per_worker else before)
                 self.assertFalse(h.choose(h.Shape(B, Hq, Hkv, Sq, Sk, D, causal, packed=True)).transposes)
 
     def test_the_choice_is_near_the_fastest_of_what_was_measured(self):
@@ -303,9 +307,27 @@ class Choice(unittest.TestCase):
             self.assertEqual([looks(n) for n in (2048, 5000, 4097, 4096, 16384)], [True, True, True, False, False], D)
             self.assertFalse(looks(5000, True))
 
-    def test_row_tiles_are_drawn_where_causal_ones_come_in_several_rounds(self):
+    def test_some_sms_make_values_transposed_where_they_have_a_row_tile_less_to_do(self):
+        # B, H, S, D, causal -> whether; H100: 4x16x4096x128 446 us instead of 462, 4x8x4096x256 406 (416), 2x8x4096x256 254 (242), 8x16x2048x128 258 (257)
+        for (B, H, S, D, causal), want in (((4, 16, 4096, 128, False), True), ((1, 16, 16384, 128, False), True), ((4, 8, 4096, 256, False), True), ((1, 5, 8192, 256, False), True), ((2, 8, 4096, 256, False), False),
+                                           ((8, 16, 2048, 128, False), False), ((4, 16, 4096, 128, True), False), ((4, 8, 4096, 256, True), False)):
+            s = h.Shape(B, H, H, S, S, D, causal)
+            c = h.choose(s)
+            with self.subTest(s=s):
+                self.assertEqual(c.tiles_per_worker > 0, want)
+                if want:
+                    ctas, workers = h.transposition(s, c).grid[0], 1 << c.tiles_per_worker
+                    self.assertEqual((workers, c.units), (ctas * 256 // D, workers + 3))
+                    self.assertIn(("WS_DRAWN", 1), c.defines)
+                    row_tiles = c.row_tiles * B * H
+                    self.assertGreaterEqual(h.ceil_div(row_tiles, 132) * 132 - row_tiles, ctas)
+                for more in (dict(packed=True), dict(plain=False), dict(lse=True)):
+                    self.assertEqual(h.choose(h.Shape(B, H, H, S, S, D, causal, **more)).tiles_per_worker, 0, more)
+        self.assertEqual(h.choose(h.Shape(4, 16, 4, 4096, 4096, 128, False)).tiles_per_unit, 1)   # a section of one head of values, whichever queries read it
+
+    def test_row_tiles_are_drawn_where_they_come_in_several_rounds(self):
         # B, H, S, D, causal -> counters; no other layout of values or scales, nor a log-sum-exp
-        for (B, H, S, D, causal), units in (((4, 16, 4096, 64, True), 1), ((2, 8, 2048, 64, True), 0), ((16, 16, 1024, 128, True), 1), ((1, 16, 16384, 128, True), 0), ((16, 16, 1024, 128, False), 0),
+        for (B, H, S, D, causal), units in (((4, 16, 4096, 64, True), 1), ((2, 8, 2048, 64, True), 0), ((16, 16, 1024, 128, True), 1), ((1, 16, 16384, 128, True), 0), ((16, 16, 1024, 128, False), 1), ((2, 8, 1024, 128, False), 0),
                                             ((4, 8, 4096, 256, True), 0), ((4, 16, 4096, 64, False), 0)):
             c = h.choose(h.Shape(B, H, H, S, S, D, causal))
             with self.subTest(B=B, S=S, D=D, causal=causal):

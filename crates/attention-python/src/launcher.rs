@@ -97,8 +97,13 @@ struct Transposition {
     function: raw::Function,
     grid: [u32; 3],
     block: u32,
-    /// All but the addresses.
+    shared_bytes: u32,
+    /// All but the address of counters.
     values: Values,
+    /// Whether attention waits for its tiles one by one, by counters.
+    beside: bool,
+    /// Of V and of V^T.
+    maps: Maps,
 }
 
 struct Entry {
@@ -233,7 +238,7 @@ impl Launcher {
 
     /// Remembers a plan for tensors and options of this kind. `params` is the struct's bytes; its device's context is current. `own` is the
     /// bytes of a struct of the kernel's own, which words of it are addresses of which tensors, and whether `params` is the first part of it.
-    /// `transposition`, a function with its grid, block and struct's bytes, is launched before, and makes V^T in `partial`: `maps` has that one's shape then.
+    /// `transposition`, a function with its grid, block, shared memory, struct's bytes, whether it takes counters, and V's tensor map, is launched before, and makes V^T in `partial`: the last of `maps` has that one's shape then.
     /// -> whether it can be called
     #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device, own=None, transposition=None))]
     fn add(
@@ -252,7 +257,7 @@ impl Launcher {
         units: u32,
         device: i32,
         own: Option<(Vec<u8>, Vec<(usize, usize)>, bool)>,
-        transposition: Option<(usize, [u32; 3], u32, Vec<u8>)>,
+        transposition: Option<(usize, [u32; 3], u32, u32, Vec<u8>, bool, MapShape)>,
     ) -> PyResult<bool> {
         let given: Vec<_> = tensors.iter().collect();
         if !(6..=TENSORS).contains(&given.len()) {
@@ -280,18 +285,30 @@ impl Launcher {
             return Err(PyValueError::new_err("own's addresses lie outside of it"));
         }
         let torch_device = tensors[0].getattr("device")?.unbind();
-        let transposition = transposition.map(|(function, grid, block, bytes)| {
+        let transposition = transposition.map(|(function, grid, block, shared_bytes, bytes, beside, rows)| {
             if bytes.len() != size_of::<Values>() {
                 return Err(PyValueError::new_err("the transposition's struct has another size than this build's"));
             }
             if partial.is_none() {
                 return Err(PyValueError::new_err("the transposition has no scratch"));
             }
+            if beside && units == 0 {
+                return Err(PyValueError::new_err("the transposition has no counters"));
+            }
+            let v_t = maps.and_then(|m| m[2]);
             // SAFETY: Values is plain numbers of any value, and the sizes were compared.
             let values = unsafe { bytes.as_ptr().cast::<Values>().read_unaligned() };
             // SAFETY: as the kernel's below.
             let function = unsafe { raw::Function::from_handle(function as *mut c_void) };
-            Ok(Transposition { function, grid, block, values })
+            Ok(Transposition {
+                function,
+                grid,
+                block,
+                shared_bytes,
+                values,
+                beside,
+                maps: Maps::new([Some(rows), v_t, None]),
+            })
         });
         let transposition = transposition.transpose()?;
         let context = raw::context().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
@@ -381,9 +398,15 @@ impl Entry {
         let mut maps;
         let mut words;
         if let Some(t) = &self.transposition {
-            let [v, scratch] = [params.addresses[2], params.addresses[8]];
-            let mut values = Values { v, v_t: scratch, ..t.values };
-            t.function.launch(t.grid, t.block, 0, stream, true, &[std::ptr::from_mut(&mut values).cast()])?;
+            let [v, scratch, counters] = [2, 8, 9].map(|i| params.addresses[i]);
+            let mut values = Values { made: if t.beside { counters } else { 0 }, ..t.values };
+            let [mut rows, mut v_t, _] = t.maps.at([v, scratch, 0])?;
+            let arguments = [
+                std::ptr::from_mut(&mut values).cast(),
+                std::ptr::from_mut(&mut rows).cast(),
+                std::ptr::from_mut(&mut v_t).cast(),
+            ];
+            t.function.launch(t.grid, t.block, t.shared_bytes, stream, true, &arguments)?;
             params.addresses[2] = scratch;
         }
         let mut arguments: [*mut c_void; 5] = [std::ptr::from_mut(params).cast(); 5];

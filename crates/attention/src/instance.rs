@@ -69,7 +69,9 @@ pub fn instances() -> Vec<Instance> {
                                     let shape = Shape { lse, fast, ..shape };
                                     for choice in all(&shape) {
                                         if choice.transposes {
-                                            before.insert(heuristic::transposition(&shape).instance);
+                                            before.insert(
+                                                heuristic::transposition(&shape, &choice, heuristic::SMS).instance,
+                                            );
                                         }
                                         found.insert(choice.instance);
                                     }

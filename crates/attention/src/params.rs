@@ -61,23 +61,22 @@ impl Params {
     }
 }
 
-/// What transpose.cu is told of V and V^T.
+/// What transpose.cu is told of V and V^T beside their tensor maps.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Values {
-    pub v: u64,
-    pub v_t: u64,
-    /// Steps over (batch, head, token) of V.
-    pub strides: [i64; 3],
-    /// Hkv, Sk.
-    pub sizes: [i32; 2],
+    /// Counters, zero, by which attention sees how far it is; or null.
+    pub made: u64,
+    /// Hkv, Sk, heads of all sequences, and how many of them are made one block of keys after the other.
+    pub sizes: [i32; 4],
 }
 
 impl Values {
-    pub fn new(problem: &Problem, v: u64, v_t: u64) -> Values {
-        let s = &problem.strides[2];
-        let sizes = [problem.heads_kv as i32, problem.seqlen_k as i32];
-        Values { v, v_t, strides: [s.batch, s.head, s.token], sizes }
+    /// For attention by that choice, its counters aside.
+    pub fn new(problem: &Problem, choice: &Choice) -> Values {
+        let heads = problem.batch * problem.heads_kv;
+        let section = if choice.tiles_per_worker > 0 { choice.tiles_per_unit } else { heads };
+        Values { made: 0, sizes: [problem.heads_kv, problem.seqlen_k, heads, section].map(|n| n as i32) }
     }
 }
 

@@ -59,10 +59,10 @@ struct Way {
 }
 
 impl Way {
-    fn new(problem: &Problem, mut choice: Choice) -> Way {
+    fn new(problem: &Problem, mut choice: Choice, sms: u32) -> Way {
         choice.instance = choice.instance.with_output(problem.output.kind() as u32);
         let params = Params::new(problem, &choice);
-        let transposition = choice.transposes.then(|| heuristic::transposition(&Shape::from(problem)));
+        let transposition = choice.transposes.then(|| heuristic::transposition(&Shape::from(problem), &choice, sms));
         Way { choice, params, transposition }
     }
 
@@ -123,9 +123,9 @@ impl Plan {
             let keys = if problem.head_dim == 256 { 32 } else { 64 };
             choice.shared_bytes = (64 + 4 * keys) * problem.head_dim;
         }
-        let way = Way::new(problem, choice);
+        let way = Way::new(problem, choice, device.sms);
         let lse = (target == HOPPER && !problem.wide_queries)
-            .then(|| Way::new(problem, heuristic::choose(&Shape { lse: true, ..shape }, device.sms)))
+            .then(|| Way::new(problem, heuristic::choose(&Shape { lse: true, ..shape }, device.sms), device.sms))
             .filter(|other| other.choice != way.choice);
         Ok(Plan { problem: *problem, target, way, lse })
     }
@@ -285,8 +285,14 @@ impl LoadedPlan {
         };
         let mut v = at.v;
         if let (Some(choice), Some(function)) = (&way.transposition, loaded.transposition) {
-            let mut values = Values::new(&plan.problem, at.v.0, at.scratch.0);
-            let arguments = [(&raw mut values).cast::<c_void>()];
+            let mut values = Values::new(&plan.problem, &way.choice);
+            if way.choice.tiles_per_worker > 0 {
+                values.made = at.counters.0;
+            }
+            let boxes = way.choice.boxes.unwrap_or((64, 128));
+            let mut rows = plan.tensor_map(2, at.v.0, boxes, false, false)?;
+            let mut v_t = plan.tensor_map(2, at.scratch.0, boxes, true, false)?;
+            let arguments = [(&raw mut values).cast::<c_void>(), (&raw mut rows).cast(), (&raw mut v_t).cast()];
             function.launch(choice.grid, choice.block, choice.shared_bytes, stream, true, &arguments)?;
             v = at.scratch;
         }

@@ -274,7 +274,7 @@ fn the_kernel_that_makes_codes_of_weights_is_right_on_plain_products() {
 #[test]
 fn the_kernel_over_transposed_values_is_right_on_plain_products() {
     const TRANSPOSED: &str = "gate_any_forward_e4m3_transposed_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 8] = [
+    let rows: [(&str, &str, &[&str], usize); 9] = [
         (
             TRANSPOSED,
             "groups of queries, ragged tiles, queries and row tiles that see nothing",
@@ -298,7 +298,22 @@ fn the_kernel_over_transposed_values_is_right_on_plain_products() {
             TRANSPOSED,
             "two and three consumers, any share of linear weights, rows that see nothing",
             &["--shapes", "2x2x1x150x200x128,1x3x1x200x40x128", "--sweep"],
-            20,
+            28,
+        ),
+        (
+            TRANSPOSED,
+            "made beside attention: each tile waited for, and the counters put back",
+            &[
+                "--shapes",
+                "2x4x2x300x700x128,1x2x2x200x300x256",
+                "--scales",
+                "head",
+                "--mask",
+                "none",
+                "--config",
+                "beside_two",
+            ],
+            2,
         ),
         (
             TRANSPOSED,

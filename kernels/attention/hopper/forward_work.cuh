@@ -5,7 +5,7 @@
 // (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kLogs (with lengths of their own: log-sum-exps may be wanted); kOwnQ (they load Q themselves); kFew (row tiles are of packed rows of a key head, whose Q comes row by row, and their keys are shared out among CTAs: few.cuh); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
-#include "params.cuh"
+#include "made.cuh"
 #include "wgmma.cuh"
 
 #ifndef WS_DRAWN
@@ -122,6 +122,36 @@ WS_DEV void announce(u32 bar) {
 
 // V^T of whole heads' scales is made by a kernel right before this one, which begins to be placed when all others have ended (transpose.cu): nothing else waits for it.
 constexpr bool kMade = kPacked && !kBlocks;
+// Without the mask by some of the SMs, while the others have begun: V^T's loader waits for each tile by itself. (Behind it 1% would be gained: docs/ledger-shapes.md.)
+constexpr bool kBeside = kMade && WS_DRAWN && !WS_CAUSAL;
+
+// Which tiles of that V^T there are, as its loader sees them: p.tiles_per_worker is the logarithm of how many workers make them, p.tiles_per_unit their sections' heads of V.
+struct MadeTiles {
+    bool all = !kBeside;
+    i32 place = 0, step = 0;   // a head's last tile among all, and how much later each one before it comes
+
+    WS_DEV_MEMBER MadeOrder order(const Params& p) const { return {p.B * p.Hkv, p.tiles_per_unit, (p.Sk + KEYS - 1) / KEYS}; }
+    WS_DEV_MEMBER void head(const Params& p, i32 head) {
+        if (all) return;
+        all = made_so_far(p.arrived + kMadeDone) >> p.tiles_per_worker != 0;
+        if (all) fence_async_global();
+        place = order(p).place(head, step);
+    }
+    WS_DEV_MEMBER void await(const Params& p, i32 block) const {
+        const i32 before = (p.Sk + KEYS - 1) / KEYS - 1 - block, n = place + before * step;
+        if (all || before < 0) return;   // or the tile lies behind all keys
+        const i32* const counter = p.arrived + kMadeTiles + (n & ((1 << p.tiles_per_worker) - 1));
+        while (made_so_far(counter) <= n >> p.tiles_per_worker) {}
+        fence_async_global();
+    }
+    // Once for each loader. The last one puts the counters back, behind the last word of who makes tiles.
+    WS_DEV_MEMBER void end(const Params& p) const {
+        if (!kBeside) return;
+        wait_for_earlier_kernels();
+        if (add_in_order(p.arrived + kMadeEnds, 1) != static_cast<i32>(gridDim.x) - 1) return;
+        for (i32 i = kMadeEnds; i < kMadeTiles + (1 << p.tiles_per_worker); ++i) p.arrived[i] = 0;
+    }
+};
 
 // kFew: by a warp, of which one thread asks for K.
 WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars) {
@@ -205,16 +235,19 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
 #if WS_BLOCKS
     u32 n = 0;
 #endif
+    MadeTiles made;
     if (kLens) wait_for_earlier_kernels();
     for (i32 round = 0; next_work<false>(p, bars, round, w, drawn); ++round) {
-        if (round == 0) wait_for_earlier_kernels();
+        if (!kBeside && round == 0) wait_for_earlier_kernels();
         const i32 kv_head = w.head / p.group;
+        made.head(p, w.b * p.Hkv + kv_head);
 #pragma unroll 1
         for (i32 i = 0; i < w.tiles; ++i) {
             const u32 full = kPacked ? bars.vt_full(v.slot) : bars.v_full(v.slot);
 #if WS_BLOCKS
             const float scale = kRelative ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h + w.keys_at(i) * p.vs_t);
 #endif
+            made.await(p, w.keys_at(i));
             mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
             if (kRelative) mbarrier_expect_tx(full, kTileBytes);   // its scales come with K
             else announce(full);
@@ -231,6 +264,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
             v.next();
         }
     }
+    made.end(p);
 }
 
 // V as it comes to V as consumers take it, in another slot: rewrite(from, to, warp, lane, tiles so far) does a warp's share. Before a row tile's first, and once at the end,

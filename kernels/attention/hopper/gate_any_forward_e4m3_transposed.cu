@@ -15,21 +15,19 @@
 //! set = { GROUPS = 3 }
 //! [budget]
 //! registers = 255
-//! spill_bytes = 64
+//! spill_bytes = 96
 //! [workspace.v_t]
 //! dtype = "u8"
 //! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
 //! [structs.values]
-//! bytes = 48
+//! bytes = 24
 //! align = 8
 //! fields = [
-//!   { name = "v", type = "ptr", offset = 0, value = "v" },
-//!   { name = "v_t", type = "ptr", offset = 8, value = "v_t" },
-//!   { name = "v_b", type = "i64", offset = 16, value = "k_stride_b" },
-//!   { name = "v_h", type = "i64", offset = 24, value = "k_stride_h" },
-//!   { name = "v_s", type = "i64", offset = 32, value = "k_stride_s" },
-//!   { name = "H", type = "i32", offset = 40, value = "Hkv" },
-//!   { name = "S", type = "i32", offset = 44, value = "Sk" },
+//!   { name = "made", type = "ptr", offset = 0, value = 0 },
+//!   { name = "H", type = "i32", offset = 8, value = "Hkv" },
+//!   { name = "S", type = "i32", offset = 12, value = "Sk" },
+//!   { name = "heads", type = "i32", offset = 16, value = "B * Hkv" },
+//!   { name = "section", type = "i32", offset = 20, value = 1 },
 //! ]
 //! [structs.p]
 //! bytes = 256
@@ -89,6 +87,11 @@
 //! box = [128, 128, 1, 1]
 //! swizzle = "128B"
 //! l2_promotion = "L2_128B"
+//! [tensor_maps.rows_map]
+//! tensor = "v"
+//! box = [128, 128, 1, 1]
+//! swizzle = "128B"
+//! l2_promotion = "L2_128B"
 //! [tensor_maps.v_map]
 //! tensor = "v_t"
 //! box = [128, "D", 1, 1]
@@ -96,9 +99,10 @@
 //! l2_promotion = "L2_128B"
 //! [[launch]]
 //! entry = "attention_transpose"
-//! grid = ["ceil_div(Sk, 128)", "B * Hkv"]
-//! block = ["2 * D"]
-//! args = ["values"]
+//! grid = ["min(SM_COUNT, ceil_div(Sk, 128) * B * Hkv)"]
+//! block = ["320 * ceil_div(256, D)"]
+//! shared_bytes = "ceil_div(256, D) * (768 * D + 96)"
+//! args = ["values", "rows_map", "v_map"]
 //! [[launch]]
 //! entry = "attention_forward_e4m3"
 //! grid = ["min(ceil_div(Sq, 64 * GROUPS) * Hq * B, SM_COUNT)"]

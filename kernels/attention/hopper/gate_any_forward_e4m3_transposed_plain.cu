@@ -8,38 +8,51 @@
 //! [levers]
 //! GROUPS = [2, 3]
 //! LINEAR = [0, 1, 2]
+//! DRAWN = [0, 1]
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2, LINEAR = 0 }
+//! set = { GROUPS = 2, LINEAR = 0, DRAWN = 0 }
 //! [[config]]
 //! name = "three"
-//! set = { GROUPS = 3, LINEAR = 0 }
+//! set = { GROUPS = 3, LINEAR = 0, DRAWN = 0 }
 //! [[config]]
 //! name = "linear"
-//! set = { GROUPS = 2, LINEAR = 1 }
+//! set = { GROUPS = 2, LINEAR = 1, DRAWN = 0 }
 //! [[config]]
 //! name = "short_two"
-//! set = { GROUPS = 2, LINEAR = 2 }
+//! set = { GROUPS = 2, LINEAR = 2, DRAWN = 0 }
 //! [[config]]
 //! name = "short"
-//! set = { GROUPS = 3, LINEAR = 2 }
+//! set = { GROUPS = 3, LINEAR = 2, DRAWN = 0 }
+//! [[config]]
+//! name = "beside"
+//! set = { GROUPS = 3, LINEAR = 0, DRAWN = 1 }
+//! [[config]]
+//! name = "beside_two"
+//! set = { GROUPS = 2, LINEAR = 0, DRAWN = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 8192
 //! [workspace.v_t]
 //! dtype = "u8"
 //! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
+//! [workspace.arrived]
+//! dtype = "i32"
+//! shape = ["7"]
+//! init = "zero"
 //! [structs.values]
-//! bytes = 48
+//! bytes = 56
 //! align = 8
 //! fields = [
-//!   { name = "v", type = "ptr", offset = 0, value = "v" },
-//!   { name = "v_t", type = "ptr", offset = 8, value = "v_t" },
-//!   { name = "v_b", type = "i64", offset = 16, value = "k_stride_b" },
-//!   { name = "v_h", type = "i64", offset = 24, value = "k_stride_h" },
-//!   { name = "v_s", type = "i64", offset = 32, value = "k_stride_s" },
-//!   { name = "H", type = "i32", offset = 40, value = "Hkv" },
-//!   { name = "S", type = "i32", offset = 44, value = "Sk" },
+//!   { name = "made", type = "ptr", offset = 0, value = "arrived" },
+//!   { name = "H", type = "i32", offset = 8, value = "Hkv" },
+//!   { name = "S", type = "i32", offset = 12, value = "Sk" },
+//!   { name = "heads", type = "i32", offset = 16, value = "B * Hkv" },
+//!   { name = "section", type = "i32", offset = 20, value = 1 },
+//!   { name = "v", type = "ptr", offset = 24, value = "v" },
+//!   { name = "v_b", type = "i64", offset = 32, value = "k_stride_b" },
+//!   { name = "v_h", type = "i64", offset = 40, value = "k_stride_h" },
+//!   { name = "v_s", type = "i64", offset = 48, value = "k_stride_s" },
 //! ]
 //! [structs.p]
 //! bytes = 256
@@ -54,7 +67,7 @@
 //!   { name = "out", type = "ptr", offset = 48, value = "out" },
 //!   { name = "lse", type = "ptr", offset = 56, value = 0 },
 //!   { name = "partial", type = "ptr", offset = 64, value = 0 },
-//!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
+//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
 //!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
 //!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
 //!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
@@ -82,18 +95,19 @@
 //!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
 //!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
-//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 0 },
-//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = 0 },
+//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 1 },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "ceil_div(256, D)" },
 //!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
 //!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Sq, 64 * GROUPS)" },
 //!   { name = "section", type = "i32", offset = 240, value = "max(1, causal * Hq * B)" },
 //!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
 //! ]
 //! [[launch]]
-//! entry = "attention_transpose"
-//! grid = ["ceil_div(Sk, 128)", "B * Hkv"]
-//! block = ["2 * D"]
-//! args = ["values"]
+//! entry = "transpose_plain"
+//! grid = ["2"]
+//! block = ["320 * ceil_div(256, D)"]
+//! shared_bytes = "ceil_div(256, D) * (768 * D + 96)"
+//! args = ["values", "p"]
 //! [[launch]]
 //! entry = "forward_e4m3_plain"
 //! grid = ["min(ceil_div(Sq, 64 * GROUPS) * Hq * B, 2)"]
@@ -105,6 +119,7 @@
 // machine executes all of its instructions. Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The structs are Params of params.cuh and
 // Values of transpose.cu, field by field.
 #define WS_WGS GROUPS
+#define WS_DRAWN DRAWN
 #define WS_PACKED 1
 #define WS_BLOCKS 0
 #define WS_FAST (LINEAR == 1)
@@ -112,8 +127,22 @@
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_e4m3.cu"
-#include "as_kernels.cuh"
 #include "transpose.cu"
+#include "as_kernels.cuh"
+
+struct Rows {   // Values, and V as a tensor map would have it
+    Values t;
+    const u8* v;
+    i64 v_b, v_h, v_s;
+};
+
+extern "C" __global__ void __launch_bounds__(transposing::kThreads, 1) transpose_plain(const __grid_constant__ Rows rows, const __grid_constant__ Params p) {
+    const i64 keys = (p.Sk + 127) / 128 * 128;
+    const TensorMap v_map = plain_map(rows.v, rows.v_b, rows.v_h, rows.v_s, p.Sk, 128), vt_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8);
+    Rows x = rows;
+    if (!kBeside) x.t.made = nullptr;
+    attention_transpose(x.t, v_map, vt_map);
+}
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_plain(const __grid_constant__ Params p) {
     const i64 keys = (p.Sk + 127) / 128 * 128;

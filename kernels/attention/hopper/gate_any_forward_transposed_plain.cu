@@ -12,16 +12,18 @@
 //! dtype = "u8"
 //! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
 //! [structs.values]
-//! bytes = 48
+//! bytes = 56
 //! align = 8
 //! fields = [
-//!   { name = "v", type = "ptr", offset = 0, value = "v" },
-//!   { name = "v_t", type = "ptr", offset = 8, value = "v_t" },
-//!   { name = "v_b", type = "i64", offset = 16, value = "k_stride_b" },
-//!   { name = "v_h", type = "i64", offset = 24, value = "k_stride_h" },
-//!   { name = "v_s", type = "i64", offset = 32, value = "k_stride_s" },
-//!   { name = "H", type = "i32", offset = 40, value = "Hkv" },
-//!   { name = "S", type = "i32", offset = 44, value = "Sk" },
+//!   { name = "made", type = "ptr", offset = 0, value = 0 },
+//!   { name = "H", type = "i32", offset = 8, value = "Hkv" },
+//!   { name = "S", type = "i32", offset = 12, value = "Sk" },
+//!   { name = "heads", type = "i32", offset = 16, value = "B * Hkv" },
+//!   { name = "section", type = "i32", offset = 20, value = 1 },
+//!   { name = "v", type = "ptr", offset = 24, value = "v" },
+//!   { name = "v_b", type = "i64", offset = 32, value = "k_stride_b" },
+//!   { name = "v_h", type = "i64", offset = 40, value = "k_stride_h" },
+//!   { name = "v_s", type = "i64", offset = 48, value = "k_stride_s" },
 //! ]
 //! [structs.p]
 //! bytes = 256
@@ -72,10 +74,11 @@
 //!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
 //! ]
 //! [[launch]]
-//! entry = "attention_transpose"
-//! grid = ["ceil_div(Sk, 128)", "B * Hkv"]
-//! block = ["2 * D"]
-//! args = ["values"]
+//! entry = "transpose_plain"
+//! grid = ["2"]
+//! block = ["320 * ceil_div(256, D)"]
+//! shared_bytes = "ceil_div(256, D) * (768 * D + 96)"
+//! args = ["values", "p"]
 //! [[launch]]
 //! entry = "forward_plain"
 //! grid = ["min(ceil_div(Sq, 64 * (3 - D / 256)) * Hq * B, 2)"]
@@ -95,8 +98,20 @@
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward.cu"
-#include "as_kernels.cuh"
 #include "transpose.cu"
+#include "as_kernels.cuh"
+
+struct Rows {   // Values, and V as a tensor map would have it
+    Values t;
+    const u8* v;
+    i64 v_b, v_h, v_s;
+};
+
+extern "C" __global__ void __launch_bounds__(transposing::kThreads, 1) transpose_plain(const __grid_constant__ Rows rows, const __grid_constant__ Params p) {
+    const i64 keys = (p.Sk + 127) / 128 * 128;
+    const TensorMap v_map = plain_map(rows.v, rows.v_b, rows.v_h, rows.v_s, p.Sk, 128), vt_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8);
+    attention_transpose(rows.t, v_map, vt_map);
+}
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_plain(const __grid_constant__ Params p) {
     const i64 keys = (p.Sk + 127) / 128 * 128;

@@ -67,6 +67,18 @@ WS_DEV void plain_tma_load(u32 smem, const TensorMap* map, u32 bar, i32 column, 
     if ((m[7] & kCounted) && last) mbarrier_arrive(bar);
 }
 
+// One thread copies a box of rows of 128 bytes back, all of which lie within the tensor.
+WS_DEV void plain_tma_store(u32 smem, const TensorMap* map, i32 column, i32 first, i32 head, i32 b) {
+    const u64(&m)[16] = map->opaque;
+    u8* const to = reinterpret_cast<u8*>(m[0]) + b * static_cast<i64>(m[1]) + head * static_cast<i64>(m[2]) + column;
+#pragma unroll 1
+    for (i32 i = 0; i < 8 * static_cast<i32>(m[5]); ++i) {
+        uint4 x;
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(smem + swizzled<128>(i / 8, i % 8)) : "memory");
+        reinterpret_cast<uint4*>(to + (first + i / 8) * static_cast<i64>(m[3]))[i % 8] = x;
+    }
+}
+
 // The address behind a descriptor's low word, its leading offset, its rows' pitch, and the address of a byte, swizzled.
 WS_DEV u32 plain_pitch(u64 desc) { return (static_cast<u32>(desc >> 32) & 0x3FFF) * 16 / 8; }
 WS_DEV u32 plain_start(u64 desc) { return (static_cast<u32>(desc) & 0x3FFF) << 4; }
@@ -165,6 +177,9 @@ WS_DEV void plain_prefetch_4d(const TensorMap*, i32, i32, i32, i32) {}
 
 WS_DEV void plain_nothing() {}
 
+template <int N>
+WS_DEV void plain_bulk_wait() {}
+
 // wgmma's wait is for all of a warp's reads.
 template <int N>
 WS_DEV void plain_wait() {
@@ -172,6 +187,10 @@ WS_DEV void plain_wait() {
 }
 
 #define tma_load_4d plain_tma_load
+#define tma_store_4d plain_tma_store
+#define bulk_commit plain_nothing
+#define bulk_wait plain_bulk_wait
+#define bulk_wait_read plain_bulk_wait
 #define tma_prefetch_4d plain_prefetch_4d
 #define copies_issued plain_copies_issued
 #define mbarrier_expect_tx plain_expect_tx

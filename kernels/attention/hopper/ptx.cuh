@@ -87,6 +87,20 @@ WS_DEV void tma_load_4d(u32 smem, const TensorMap* map, u32 bar, i32 c0, i32 c1,
         : "memory");
 }
 
+// Of a thread's groups of copies to global memory all but the last N have been read from shared memory (bulk_wait_read), are there (bulk_wait).
+WS_DEV void tma_store_4d(u32 smem, const TensorMap* map, i32 c0, i32 c1, i32 c2, i32 c3) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%1, {%2, %3, %4, %5}], [%0];" ::"r"(smem), "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+WS_DEV void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int N>
+WS_DEV void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+template <int N>
+WS_DEV void bulk_wait() {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
+}
+
 // Called where a thread has asked for all of a barrier's copies: plain.cuh arrives there, as its copies do not.
 WS_DEV void copies_issued(u32) {}
 
@@ -122,6 +136,8 @@ WS_DEV void named_barrier_arrive(u32 id, u32 threads) { asm volatile("bar.arrive
 
 // Makes this thread's ordinary shared-memory writes visible to wgmma and TMA, once a barrier has ordered them.
 WS_DEV void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// What this thread has acquired of ordinary writes to global memory is visible to its copies by TMA.
+WS_DEV void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 template <int N>
 WS_DEV void registers_raise() {

@@ -1,66 +1,91 @@
 // attention_transpose: V's e4m3 codes from rows of keys to rows of head dimension, once for a call, for kernels that take V^T in whole tiles (WS_PACKED).
 //
 // v (B, H, S, D), any strides with a contiguous last dimension and rows on 16 bytes; v_t (B, H, D, 128 * ceil(S / 128)) as transpose.cuh lays a tile of 128 keys (and pack.cu),
-// zero behind S. A kernel that transposes in shared memory does so for each row tile again, which is a third of what a tile of D 256 moves there.
-// The next kernel begins to be placed when all earlier ones have ended, and waits for this one only where it loads V^T.
-// Assumes: WS_D 64, 128 or 256. Grid: (blocks of 128 keys, B * H), 2 * D threads.
-// Judged on the PTX machine: gate_any_forward_e4m3_transposed_plain.cu. Bound by memory: 33.5 MB of 4x8x4096x256 after other data 24.4 us, where a copy takes 22.8 (H200, 2026-11-23).
-// Losers: 64 keys to a CTA 23.4 to 23.6, 32 keys 25.9; V marked to leave the L2 first, the same.
-#include "params.cuh"
+// zero behind S; both by tensor maps of boxes of a tile. A kernel that transposes in shared memory does so for each row tile again, which is a third of what a tile of D 256 moves there.
+// Few CTAs, each a whole SM, make tile after tile in the order in which they are wanted (made.cuh), and say how far they are: the next kernel begins on the other SMs once all earlier ones have ended, and waits for each tile by itself.
+// Assumes: WS_D 128 or 256. kGroups tiles at once; any number of CTAs where t.made is null, else a power of two.
+// Roles: 8 warps of each group: in_full, out_empty -> ldmatrix, permute, stmatrix -> out_full, in_empty. Then a warp of each: in_empty -> TMA V -> in_full; and one of each: out_full -> TMA V^T -> out_empty, how many there are.
+// Judged on the PTX machine: gate_any_forward_e4m3_transposed_plain.cu.
+// Measured, 33.5 MB of 4x16x4096x128 after other data, H100, 2026-11-27, us by 16, 32 and all SMs alone: 50 to 55, 28 to 30, 24 to 26. Losers: tiles through registers, 1,024 threads an SM, 71 to 94, 38 to 47, 26; the same by cp.async, 198 KB on their way: alike (the
+// SM's own pipes bound it: a fifth of the instructions were divisions, without which it was no faster).
+#include "made.cuh"
+#include "transpose.cuh"
 
-static_assert(WS_D == 64 || WS_D == 128 || WS_D == 256, "head dimensions of attention");
+static_assert(WS_D == 128 || WS_D == 256, "head dimensions whose V^T is made before");
 
 struct Values {
-    const u8* v;
-    u8* v_t;
-    i64 v_b, v_h, v_s;
+    i32* made;            // counters (made.cuh), or null
     i32 H, S;
+    i32 heads, section;   // of all sequences; of which tiles are made one block of keys after the other
 };
 
 namespace transposing {
-constexpr i32 kKeys = 128, kThreads = 2 * WS_D, kChunks = WS_D / 16, kRows = kThreads / kChunks, kPieces = kKeys / kRows;
-constexpr i32 kWords = WS_D / 4;   // of a key, in words; each 16 keys end with four more, so that no bank conflicts arise
+constexpr i32 kKeys = 128, kWarps = 8, kGroups = 256 / WS_D, kThreads = 32 * kGroups * (kWarps + 2), kIn = 4, kOut = 2;
+constexpr u32 kBytes = kKeys * WS_D, kGroupBytes = (kIn + kOut) * kBytes, kBarriers = kGroups * kGroupBytes;
 }
 
-extern "C" __global__ void __launch_bounds__(transposing::kThreads, 2048 / transposing::kThreads) attention_transpose(const __grid_constant__ Values t) {
+extern "C" __global__ void __launch_bounds__(transposing::kThreads, 1)
+    attention_transpose(const __grid_constant__ Values t, const __grid_constant__ TensorMap v_map, const __grid_constant__ TensorMap vt_map) {
     using namespace transposing;
-    __shared__ __align__(16) u32 tile[kKeys * kWords + kKeys / 16 * 4];
-    const i32 row = threadIdx.x / kChunks, chunk = threadIdx.x % kChunks, b = blockIdx.y / t.H, h = blockIdx.y % t.H, first = blockIdx.x * kKeys;
-    wait_for_earlier_kernels();
-    let_next_kernel_start();   // and not before: the next kernel's queries and keys may be theirs
-    const u8* const from = t.v + b * t.v_b + h * t.v_h + static_cast<i64>(first + row) * t.v_s + chunk * 16;
-    uint4 x[kPieces];
-#pragma unroll
-    for (i32 i = 0; i < kPieces; ++i) {   // volatile, so that all are asked for before the first is waited for
-        uint4& y = x[i] = make_uint4(0, 0, 0, 0);
-        if (first + row + i * kRows < t.S)
-            asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w) : "l"(from + i * kRows * t.v_s));
-    }
-#pragma unroll
-    for (i32 i = 0; i < kPieces; ++i) {
-        const i32 key = row + i * kRows;
-        *reinterpret_cast<uint4*>(tile + key * kWords + key / 16 * 4 + chunk * 4) = x[i];
+    extern __shared__ __align__(1024) u8 smem_of_tiles[];
+    const u32 base = smem_addr(smem_of_tiles), warp = __shfl_sync(0xFFFFFFFFu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    const i32 blocks = (t.S + kKeys - 1) / kKeys, total = blocks * t.heads, workers = gridDim.x * kGroups;
+    const u32 group = warp < kWarps * kGroups ? warp / kWarps : warp % kGroups, role = warp < kWarps * kGroups ? 0 : (warp - kWarps * kGroups) / kGroups + 1;
+    const i32 worker = group * gridDim.x + blockIdx.x;
+    const u32 in = base + group * kGroupBytes, out = in + kIn * kBytes, bars = base + kBarriers + group * (16 * (kIn + kOut));
+    auto in_full = [&](u32 i) { return bars + 16 * i; };
+    auto in_empty = [&](u32 i) { return bars + 16 * i + 8; };
+    auto out_full = [&](u32 i) { return bars + 16 * (kIn + i); };
+    auto out_empty = [&](u32 i) { return bars + 16 * (kIn + i) + 8; };
+    if (role == 1 && lane == 0) {
+        for (u32 i = 0; i < kIn; ++i) mbarrier_init(in_full(i), 1), mbarrier_init(in_empty(i), kWarps);
+        for (u32 i = 0; i < kOut; ++i) mbarrier_init(out_full(i), kWarps), mbarrier_init(out_empty(i), 1);
+        mbarrier_init_fence();
+        prefetch_tensor_map(&v_map);
+        prefetch_tensor_map(&vt_map);
     }
     __syncthreads();
+    wait_for_earlier_kernels();
+    let_next_kernel_start();   // and not before: the next kernel's queries and keys may be theirs
 
-    // 16 keys by 4 dimensions: a warp writes 128 neighbouring bytes of four rows at a time.
-    const i32 keys16 = threadIdx.x % 8, word = threadIdx.x / 8;
-    const u32* const mine = tile + keys16 * (16 * kWords + 4) + word;
-    uint4 y[4];
+    if (role == 0) {
+        u32 n = 0;
+        for (i32 at = worker; at < total; at += workers, ++n) {
+            mbarrier_wait(in_full(n % kIn), n / kIn & 1);
+            mbarrier_wait(out_empty(n % kOut), n / kOut & 1 ^ 1);
+            transpose_share<WS_D, kKeys, kWarps>(in + n % kIn * kBytes, out + n % kOut * kBytes, warp % kWarps, lane);
+            fence_async_shared();
+            __syncwarp();
+            if (lane == 0) mbarrier_arrive(in_empty(n % kIn)), mbarrier_arrive(out_full(n % kOut));
+        }
+    } else if (lane == 0) {
+        MadeWalk walk({t.heads, t.section, blocks}, worker, workers);
+        if (role == 1) {
+            for (u32 n = 0; walk.more(); walk.next(), ++n) {
+                const u32 full = in_full(n % kIn), to = in + n % kIn * kBytes;
+                mbarrier_wait(in_empty(n % kIn), n / kIn & 1 ^ 1);
+                mbarrier_expect_tx(full, kBytes);
 #pragma unroll
-    for (i32 j = 0; j < 4; ++j) {
-        const u32 a = mine[2 * j * kWords], c = mine[(2 * j + 1) * kWords], a8 = mine[(2 * j + 8) * kWords], c8 = mine[(2 * j + 9) * kWords];
-        const u32 low = __byte_perm(a, c, 0x5140), high = __byte_perm(a, c, 0x7362), low8 = __byte_perm(a8, c8, 0x5140), high8 = __byte_perm(a8, c8, 0x7362);
-        (&y[0].x)[j] = __byte_perm(low, low8, 0x5410);
-        (&y[1].x)[j] = __byte_perm(low, low8, 0x7632);
-        (&y[2].x)[j] = __byte_perm(high, high8, 0x5410);
-        (&y[3].x)[j] = __byte_perm(high, high8, 0x7632);
+                for (i32 half = 0; half < WS_D / 128; ++half) tma_load_4d(to + half * (kKeys * 128), &v_map, full, half * 128, walk.block * kKeys, walk.head % t.H, walk.head / t.H);
+            }
+        } else {
+            i32 n = 0;
+            for (; walk.more(); walk.next(), ++n) {
+                mbarrier_wait(out_full(n % kOut), n / kOut & 1);
+                tma_store_4d(out + n % kOut * kBytes, &vt_map, walk.block * kKeys, 0, walk.head % t.H, walk.head / t.H);
+                bulk_commit();
+                bulk_wait_read<1>();
+                if (n > 0) mbarrier_arrive(out_empty((n - 1) % kOut));
+                if (n % 2 == 1 && n > 1 && t.made) {
+                    bulk_wait<2>();
+                    made_say(t.made, worker, n - 1);
+                }
+            }
+            bulk_wait<0>();
+            if (t.made) {
+                if (n > 0) made_say(t.made, worker, n);
+                made_end(t.made);
+            }
+        }
     }
-    const i64 pitch = static_cast<i64>(gridDim.x) * kKeys;
-    const i32 to_row = word / 4 * 16 + word % 4 * 2;   // of dimension 4 * word; the next one is 8 rows below, then the row after this
-    u8* const to = t.v_t + (static_cast<i64>(blockIdx.y) * WS_D + to_row) * pitch + first + keys16 * 16;
-    *reinterpret_cast<uint4*>(to) = y[0];
-    *reinterpret_cast<uint4*>(to + 8 * pitch) = y[1];
-    *reinterpret_cast<uint4*>(to + pitch) = y[2];
-    *reinterpret_cast<uint4*>(to + 9 * pitch) = y[3];
 }

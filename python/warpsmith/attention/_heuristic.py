@@ -188,9 +188,23 @@ def may_transpose(s):
     return not s.packed and s.D != 64 and s.B * s.Hkv <= 65535 and transposed_bytes(s) <= MOST_TRANSPOSED
 
 
-def transposition(s):
-    """The launch of transpose.cu that makes V^T, (B, Hkv, D, keys in whole tiles of 128)."""
-    return Choice("transpose", (("WS_D", s.D),), (ceil_div(s.Sk, 128), s.Hkv * s.B, 1), 2 * s.D, 0)
+MAKERS = 32   # CTAs, an SM each, that make V^T while attention begins on the others: a power of two
+
+
+def beside(s, wgs, sms=SMS):
+    """Whether forward_e4m3.cu's V^T is made by some SMs while attention begins on the others: without the mask, where so many SMs have a row tile less to do than others, which takes as long as making it.
+    Behind the mask, where all SMs have alike, it takes as long as before."""
+    row_tiles = ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
+    fewer = ceil_div(row_tiles, sms) * sms - row_tiles
+    of_tile = MANY["forward_e4m3", s.D, wgs, True, False][0][0]
+    return not s.causal and s.plain and fewer >= MAKERS and ceil_div(s.Sk, 128) * of_tile * 4 // 7 >= transposed_bytes(s) // 1200
+
+
+def transposition(s, c, sms=SMS):
+    """The launch of transpose.cu that makes V^T, (B, Hkv, D, keys in whole tiles of 128), for that choice: by few CTAs beside it, or before, by all SMs."""
+    groups = 256 // s.D   # tiles at once
+    ctas = MAKERS if c.tiles_per_worker else min(sms, ceil_div(ceil_div(s.Sk, 128) * s.Hkv * s.B, groups))
+    return Choice("transpose", (("WS_D", s.D),), (ctas, 1, 1), 320 * groups, groups * (6 * 128 * s.D + 96))
 
 
 def transposed_bytes(s):
@@ -314,21 +328,27 @@ def forward_f16_shared(wgs, packed=False):
     return fixed + 4 * 2 * (128 * 64 + 1024) + 64 if packed else ceil_div(fixed + 4 * 2 * 128 * 64, 1024) * 1024 + 2048
 
 
-def busiest(s, wgs, sms=SMS):
+def busiest(s, wgs, sms=SMS, made=False):
     """(tiles of keys, row tiles) of the SM that has most to do."""
     heads = s.Hq * s.B
     row_tiles = ceil_div(ceil_div(s.Sq, 64 * wgs) * heads, sms)
     if not s.causal:
         return ceil_div(s.Sk, 128) * row_tiles, row_tiles
     lengths = lengths_of(s, wgs)
-    if row_tiles > 16 or drawn(s, wgs, sms):   # shared out evenly, but none is divided
+    if row_tiles > 16 or drawn(s, wgs, made, sms=sms):   # shared out evenly, but none is divided
         return max(lengths[0], ceil_div(sum(lengths) * heads, sms)), row_tiles
     return shared_out(lengths, heads, _section(s, wgs, False, sms), sms), row_tiles
 
 
-def drawn(s, wgs, sms=SMS):
-    """Whether row tiles are drawn from a counter: causal ones of three rounds and more, by those kernels that stay fast so (D 256 gains nothing; three consumers at D 128 are serialised)."""
-    return s.causal and s.plain and not s.packed and (s.D == 64 or s.D == 128 and wgs == 2) and ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B > 3 * sms
+def drawn(s, wgs, made=False, by_one=False, sms=SMS):
+    """Whether row tiles are drawn from a counter, where there are three rounds and more, by those kernels that stay fast so: D 64 behind the mask, two consumers at D 128 (behind the mask D 256 gains nothing; three at D 128 are
+    serialised there, and spill without it); and where V^T is made beside attention, whose CTAs begin at different times then."""
+    if s.packed or not s.plain or by_one:
+        return False
+    if made and beside(s, wgs, sms):
+        return True
+    kept = s.causal if s.D == 64 else s.D == 128 and wgs == 2 and (s.causal or not made)
+    return kept and ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B > 3 * sms
 
 
 def _with_counter(c):
@@ -342,9 +362,9 @@ def choose_forward_f16(s, wgs=2, sms=SMS, trace=0):
     if trace:
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
-    c = Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, wgs, drawn(s, wgs, sms), sms),
+    c = Choice("forward_f16", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_f16_shared(wgs, s.packed), row_tiles=ceil_div(s.Sq, 64 * wgs), section=_section(s, wgs, drawn(s, wgs, sms=sms), sms),
                boxes=(64, 128), partial_floats=trace and ctas * wgs * 8)
-    return _with_counter(c) if drawn(s, wgs, sms) else c
+    return _with_counter(c) if drawn(s, wgs, sms=sms) else c
 
 
 def forward_e4m3_shared(wgs, blocks=False, v_t=False, D=128):
@@ -363,7 +383,7 @@ def short(s, wgs, v_t, by_one):
 def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
     """Many queries over many keys at D 128, with any scales, packed or not, or at D 256 over V^T; no log-sum-exp. by_one: one tile of keys to a step, as scales by block want it, but for packed values."""
     plain = s.plain and not by_one
-    blocks = s.packed or not plain
+    blocks, draws = s.packed or not plain, drawn(s, wgs, made, by_one, sms)
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal))
     defines.update(_layouts(s, plain, made))   # scales by block take any layout of them, and come one tile at a time
     if s.packed:
@@ -376,8 +396,11 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
     c = Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, blocks, s.packed or made, s.D), row_tiles=ceil_div(s.Sq, 64 * wgs),
-               section=_section(s, wgs, drawn(s, wgs, sms), sms), boxes=(64, 128), **_scratch(s, made, trace and ctas * wgs * 8))
-    return _with_counter(c) if drawn(s, wgs, sms) else c
+               section=_section(s, wgs, draws, sms), boxes=(64, 128), **_scratch(s, made, trace and ctas * wgs * 8))
+    if draws and made and not s.causal:   # V^T is waited for tile by tile, which come in the order of these sections
+        workers = MAKERS * 256 // s.D
+        return replace(_with_counter(c), tiles_per_worker=workers.bit_length() - 1, tiles_per_unit=max(1, c.section // s.group), units=workers + 3)
+    return _with_counter(c) if draws else c
 
 
 # Of few.cuh's consumers: cycles of a tile of keys, hundredths of them where no consumer but one has rows, cycles of a row tile's start and end, and of each time that parts are added; then of a tile of keys
@@ -595,7 +618,7 @@ def many_kernels(s, sms=SMS):
         found = [("forward", wgs, False, one) for wgs in ((2, 3, 4) if s.causal else (3, 4))] if s.lse or not (s.plain or s.packed) else [("forward_f16", wgs, False, False) for wgs in (2, 4)]
     elif s.D == 128 and not s.lse:
         found = [("forward_e4m3", wgs, made, by_one) for by_one in ((False,) if s.packed else sorted({one, True})) for made in (False, True) for wgs in (2, 3)]
-        found = [x for x in found if (one or not x[3] or x[1:3] == (2, False) and not drawn(s, 2, sms))]
+        found = [x for x in found if (one or not x[3] or x[1:3] == (2, False) and not (s.causal and drawn(s, 2, sms=sms)))]
         if not one and not s.packed:
             found.append(("forward", 3, False, False))
     else:
@@ -612,10 +635,10 @@ def many_ns(s, file, wgs, made, by_one, sms=SMS):
     of_keys, of_rows = (MANY_FAST[kind] if s.fast and file == "forward_e4m3" else MANY[(file, *kind)])[s.causal]
     if file == "forward_e4m3" and short(s, wgs, made or s.packed, by_one):
         of_keys = of_keys * 104 // 100
-    tiles, row_tiles = busiest(s, wgs, sms)
+    tiles, row_tiles = busiest(s, wgs, sms, made)
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)
-    making = 1200 + transposed_bytes(s) * MADE[s.D, s.causal] // 1000000 if made else 0
+    making = 0 if not made else 2000 if file == "forward_e4m3" and not by_one and beside(s, wgs, sms) else 1200 + transposed_bytes(s) * MADE[s.D, s.causal] // 1000000
     return 2000 + making + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
 
 

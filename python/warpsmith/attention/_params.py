@@ -50,7 +50,7 @@ class Packs(ctypes.Structure):
 
 class Values(ctypes.Structure):
     """What transpose.cu is told of V and V^T."""
-    _fields_ = [(n, c_uint64) for n in ("v", "v_t")] + [(f"v_{d}", c_int64) for d in "bhs"] + [(n, c_int32) for n in ("H", "S")]
+    _fields_ = [("made", c_uint64)] + [(n, c_int32) for n in ("H", "S", "heads", "section")]
 
 
 class TensorMap(ctypes.Structure):

@@ -98,7 +98,7 @@ class DensePlan:
         p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
         p.row_tiles, p.section = c.row_tiles, c.section
         self.traced = ("WS_TRACE", 1) in c.defines
-        self.transposition = _Transposition(shape, v, self.index) if c.transposes else None
+        self.transposition = _Transposition(shape, c, v, self.index, processors) if c.transposes else None
         if c.transposes:
             v = torch.empty((B, Hkv, D, 128 * _heuristic.ceil_div(Sk, 128)), dtype=torch.uint8, device="meta")   # as it comes to the kernel
         self.maps = None
@@ -130,7 +130,7 @@ class DensePlan:
         if c.units:
             arrived = _memory.counters(c.units, self.device, stream)
         if self.transposition:
-            self.transposition(d, scratch, stream)
+            self.transposition(d, scratch, arrived, stream)
             d, scratch = scratch, scratch + self.transposition.bytes
         pack_addresses(self.params, 0, a, b, d, 0 if qs is None else qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
                         scratch, 0 if arrived is None else arrived.data_ptr())
@@ -158,19 +158,31 @@ class DensePlan:
 class _Transposition:
     """V^T, by a launch of its own."""
 
-    def __init__(self, shape, v, index):
-        self.choice, self.bytes = c, _ = _heuristic.transposition(shape), _heuristic.transposed_bytes(shape)
+    def __init__(self, shape, attention, v, index, processors):
+        self.beside = attention.tiles_per_worker > 0
+        self.choice, self.bytes = c, _ = _heuristic.transposition(shape, attention, processors), _heuristic.transposed_bytes(shape)
         self.kernel = _kernels.kernel(c, index)
-        self.values = Values(v_b=v.stride(0), v_h=v.stride(1), v_s=v.stride(2), H=shape.Hkv, S=shape.Sk)
-        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.values])
+        heads = shape.B * shape.Hkv
+        self.values = Values(H=shape.Hkv, S=shape.Sk, heads=heads, section=attention.tiles_per_unit or heads)
+        self.raw, self.maps = aligned_tensor_maps(2)
+        v_t = torch.empty((shape.B, shape.Hkv, shape.D, 128 * _heuristic.ceil_div(shape.Sk, 128)), dtype=torch.uint8, device="meta")
+        self.map_shapes = _map_shape(v, 128), _map_shape(v_t, shape.D)
+        self.encoded = [None] * 2
+        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.values] + self.maps)
 
-    def __call__(self, v, v_t, stream):
-        self.values.v, self.values.v_t = v, v_t
+    def __call__(self, v, v_t, arrived, stream):
+        if self.beside:
+            self.values.made = arrived.data_ptr()
+        for i, at in enumerate((v, v_t)):
+            if self.encoded[i] != at:
+                _driver.encode_tensor_map(ctypes.byref(self.maps[i]), at, *self.map_shapes[i])
+                self.encoded[i] = at
         self.launch(stream)
 
     def taught(self):
         """For `_native`."""
-        return self.kernel.function, self.choice.grid, self.choice.block, bytes(self.values)
+        c = self.choice
+        return self.kernel.function, c.grid, c.block, c.shared_bytes, bytes(self.values), self.beside, self.map_shapes[0]
 
 
 def map_strides(strides, sizes):

@@ -28,10 +28,29 @@ fn may_transpose(s: &Shape) -> bool {
     !s.packed && s.head_dim != 64 && s.batch * s.heads_kv <= 65_535 && transposed_bytes(s) <= MOST_TRANSPOSED
 }
 
-/// The launch of transpose.cu that makes V^T, (batch, heads_kv, head_dim, keys in whole tiles of 128).
-pub fn transposition(s: &Shape) -> Choice {
-    let grid = [s.seqlen_k.div_ceil(128), s.heads_kv * s.batch, 1];
-    Choice::new("transpose", vec![("WS_D", s.head_dim)], grid, 2 * s.head_dim, 0)
+/// CTAs, an SM each, that make V^T while attention begins on the others: a power of two.
+const MAKERS: u32 = 32;
+
+/// Whether forward_e4m3.cu's V^T is made by some SMs while attention begins on the others: without the mask, where so many SMs have a row tile less to do than others, which takes
+/// as long as making it. Behind the mask, where all SMs have alike, it takes as long as before.
+fn beside(s: &Shape, groups: u32, sms: u32) -> bool {
+    let row_tiles = row_tiles(s, groups);
+    let fewer = row_tiles.next_multiple_of(sms) - row_tiles;
+    let (of_tile, _) = cycles(
+        &Shape { mask: Mask::Full, fast: false, ..*s },
+        Kernel { file: File::E4m3, groups, made: true, by_one: false },
+    );
+    let of_row_tile = u64::from(s.seqlen_k.div_ceil(128)) * of_tile * 4 / 7;
+    s.mask == Mask::Full && s.plain && fewer >= MAKERS && of_row_tile >= transposed_bytes(s) / 1200
+}
+
+/// The launch of transpose.cu that makes V^T, (batch, heads_kv, head_dim, keys in whole tiles of 128), for that choice: by few CTAs beside it, or before, by all SMs.
+pub fn transposition(s: &Shape, choice: &Choice, sms: u32) -> Choice {
+    let groups = 256 / s.head_dim; // tiles at once
+    let tiles = s.seqlen_k.div_ceil(128) * s.heads_kv * s.batch;
+    let ctas = if choice.tiles_per_worker > 0 { MAKERS } else { tiles.div_ceil(groups).min(sms) };
+    let shared = groups * (6 * 128 * s.head_dim + 96);
+    Choice::new("transpose", vec![("WS_D", s.head_dim)], [ctas, 1, 1], 320 * groups, shared)
 }
 
 /// Of that V^T.
@@ -62,7 +81,7 @@ fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
                     for groups in [2, 3] {
                         // By one tile where scales would allow two: where steps of two are half empty.
                         let odd = *by_one && !one;
-                        let fits = !odd || groups == 2 && !made && !drawn(s, 2, sms);
+                        let fits = !odd || groups == 2 && !made && !(causal && drawn(s, 2, false, sms));
                         if fits {
                             found.push(of(File::E4m3, groups, made, *by_one));
                         }
@@ -149,7 +168,7 @@ fn cycles(s: &Shape, k: Kernel) -> (u64, u64) {
 fn ns(s: &Shape, k: Kernel, sms: u32) -> u64 {
     let (of_keys, of_rows) = cycles(s, k);
     let of_keys = if short(s, k) { of_keys * 104 / 100 } else { of_keys };
-    let (tiles, row_tiles) = busiest(s, k.groups, sms);
+    let (tiles, row_tiles) = busiest(s, k.groups, k.made, sms);
     let by_two = s.mask == Mask::Full && k.file == File::E4m3 && !k.by_one;
     let tiles = if by_two { row_tiles * 2 * u64::from(s.seqlen_k.div_ceil(256)) } else { tiles };
     // For each megabyte.
@@ -159,7 +178,11 @@ fn ns(s: &Shape, k: Kernel, sms: u32) -> u64 {
         (_, Mask::Full) => 560,
         (_, Mask::Causal) => 700,
     };
-    let making = if k.made { 1200 + transposed_bytes(s) * rate / 1_000_000 } else { 0 };
+    let making = match k.made {
+        false => 0,
+        true if k.file == File::E4m3 && !k.by_one && beside(s, k.groups, sms) => 2000,
+        true => 1200 + transposed_bytes(s) * rate / 1_000_000,
+    };
     let begin = 2000 + making;
     begin + (of_keys * tiles * 4 / 7).max(cache_bytes(s) / MEMORY_RATE) + of_rows * row_tiles * 4 / 7
 }
@@ -264,14 +287,14 @@ fn forward_f16_shared(groups: u32, packed: bool) -> u32 {
 }
 
 /// (tiles of keys, row tiles) of the SM that has most to do with so many consumers.
-fn busiest(s: &Shape, groups: u32, sms: u32) -> (u64, u64) {
+fn busiest(s: &Shape, groups: u32, made: bool, sms: u32) -> (u64, u64) {
     let heads = s.heads_kv * s.group * s.batch;
     let of_rows = row_tiles(s, groups).div_ceil(sms);
     let of_keys = match s.mask {
         Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * u64::from(of_rows),
         Mask::Causal => {
             let lengths = sections::lengths(s, groups);
-            if of_rows > 16 || drawn(s, groups, sms) {
+            if of_rows > 16 || drawn(s, groups, made, sms) {
                 // Shared out evenly, but none is divided.
                 lengths
                     .first()
@@ -295,23 +318,27 @@ fn forward_f16(s: &Shape, groups: u32, sms: u32) -> Choice {
     let mut choice =
         Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups, s.packed));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
-    choice.section = sections::section(s, groups, drawn(s, groups, sms), sms);
+    let draws = drawn(s, groups, false, sms);
+    choice.section = sections::section(s, groups, draws, sms);
     choice.boxes = Some((64, 128));
-    perhaps_drawn(s, groups, sms, choice)
+    if draws { with_counter(choice) } else { choice }
 }
 
-/// Whether row tiles are drawn from a counter: where they are causal and of three rounds and more, by those kernels that stay fast so (D 256 gains nothing, and
-/// three consumers at D 128 are serialised).
-fn drawn(s: &Shape, groups: u32, sms: u32) -> bool {
-    let takes = s.head_dim == 64 || s.head_dim == 128 && groups == 2;
-    s.mask == Mask::Causal && s.plain && !s.packed && takes && row_tiles(s, groups) > 3 * sms
+/// Whether row tiles are drawn from a counter, where there are three rounds and more, by those kernels that stay fast so: D 64 behind the mask, two consumers at D 128 (behind the mask
+/// D 256 gains nothing; three at D 128 are serialised there, and spill without it); and where V^T is made beside attention, whose CTAs begin at different times then.
+fn drawn(s: &Shape, groups: u32, made: bool, sms: u32) -> bool {
+    let causal = s.mask == Mask::Causal;
+    let kept = match s.head_dim {
+        64 => causal,
+        128 => groups == 2 && (causal || !made),
+        _ => false,
+    };
+    s.plain && !s.packed && (made && beside(s, groups, sms) || kept && row_tiles(s, groups) > 3 * sms)
 }
 
-fn perhaps_drawn(s: &Shape, groups: u32, sms: u32, mut choice: Choice) -> Choice {
-    if drawn(s, groups, sms) {
-        choice.instance.defines.push(("WS_DRAWN", 1));
-        choice.units = 1;
-    }
+fn with_counter(mut choice: Choice) -> Choice {
+    choice.instance.defines.push(("WS_DRAWN", 1));
+    choice.units = 1;
     choice
 }
 
@@ -349,7 +376,19 @@ fn forward_e4m3(s: &Shape, kernel: Kernel, sms: u32) -> Choice {
         forward_e4m3_shared(s, groups, plain, s.packed || made),
     );
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
-    choice.section = sections::section(s, groups, drawn(s, groups, sms), sms);
+    let draws = plain && drawn(s, groups, made, sms);
+    choice.section = sections::section(s, groups, draws, sms);
     choice.boxes = Some((64, 128));
-    perhaps_drawn(s, groups, sms, with_scratch(s, made, choice))
+    choice = with_scratch(s, made, choice);
+    if draws {
+        choice = with_counter(choice);
+    }
+    if draws && made && s.mask == Mask::Full {
+        // V^T is waited for tile by tile, which come in the order of these sections.
+        let workers = MAKERS * 256 / s.head_dim;
+        choice.tiles_per_worker = workers.ilog2();
+        choice.tiles_per_unit = (choice.section / s.group).max(1);
+        choice.units = workers + 3;
+    }
+    choice
 }
