@@ -325,6 +325,11 @@ class Choice(unittest.TestCase):
                     self.assertEqual(h.choose(h.Shape(B, H, H, S, S, D, causal, **more)).tiles_per_worker, 0, more)
         self.assertEqual(h.choose(h.Shape(4, 16, 4, 4096, 4096, 128, False)).tiles_per_unit, 1)   # a section of one head of values, whichever queries read it
 
+    def test_more_weights_are_exact_behind_the_mask_over_many_keys(self):
+        exacter = lambda S, **more: ("WS_LONG", 1) in h.choose(h.Shape(1, 16, 16, S, S, 128, True, **more)).defines
+        self.assertEqual([exacter(n) for n in (4096, 8192, 8320, 16384, 65536)], [False, False, True, True, True])
+        self.assertFalse(exacter(16384, fast=True) or exacter(16384, plain=False) or exacter(16384, packed=True) or exacter(16384, lse=True))
+
     def test_row_tiles_are_drawn_where_they_come_in_several_rounds(self):
         # B, H, S, D, causal -> counters; no other layout of values or scales, nor a log-sum-exp
         for (B, H, S, D, causal), units in (((4, 16, 4096, 64, True), 1), ((2, 8, 2048, 64, True), 0), ((16, 16, 1024, 128, True), 1), ((1, 16, 16384, 128, True), 0), ((16, 16, 1024, 128, False), 1), ((2, 8, 1024, 128, False), 0),
