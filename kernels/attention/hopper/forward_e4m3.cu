@@ -69,7 +69,7 @@
 //   473, 518, as ptxas serialises its products; queries of 16 bits quantised ahead by the producers 598 (572); rows of Q scaled a row tile ahead by the producers, 4x8x4096x256 causal
 //   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18%; V prefetched into the L2 by the launch that makes V^T, alike.
 // V^T made beside attention (transpose.cu, kBeside), H100, 2026-11-27, us, made before and so, row tiles drawn: 4x16x4096x128 462, 446; 1x16x16384 1,728, 1,676; 1x24x4608 231, 226; 4x8x4096x256 416, 406; 1x5x8192x256 312, 304. Where SMs have no row tile less to do, slower (2x8x4096x256 242, 254). Behind the mask: row tiles of three
-//   consumers cannot be drawn (C7511; 104 bytes spilled without linear weights but a quarter), and SMs that begin later and pass over a round of the list 4x16x4096x128 290 (290), 1x16x16384 892 to 897 (913), 4x8x4096x256 286 (292), 1x8x16384 928 (912): not done. Predicted 270 for the first: what reads K and V^T waits for the memory meanwhile.
+//   consumers cannot be drawn (C7511; 104 bytes spilled by the only one of 54 choices of groups that is not serialised), and SMs that begin later and pass over a round of the list 4x16x4096x128 290 (290), 1x16x16384 892 to 897 (913), 4x8x4096x256 286 (292), 1x8x16384 928 (912): not done. Predicted 270 for the first: what reads K and V^T waits for the memory meanwhile.
 // PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
 #ifdef WS_OUT

@@ -1,0 +1,16 @@
+// transpose.cu as a kernel of its own with plain.cuh's copies, for gates on the CPU: to be included after it and as_kernels.cuh, behind the kernel that reads V^T.
+#pragma once
+
+struct Rows {   // Values, and V as a tensor map would have it
+    Values t;
+    const u8* v;
+    i64 v_b, v_h, v_s;
+};
+
+extern "C" __global__ void __launch_bounds__(transposing::kThreads, 1) transpose_plain(const __grid_constant__ Rows rows, const __grid_constant__ Params p) {
+    const i64 keys = (p.Sk + 127) / 128 * 128;
+    const TensorMap v_map = plain_map(rows.v, rows.v_b, rows.v_h, rows.v_s, p.Sk, 128), vt_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8);
+    Rows x = rows;
+    if (!kBeside) x.t.made = nullptr;
+    attention_transpose(x.t, v_map, vt_map);
+}
