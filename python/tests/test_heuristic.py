@@ -99,7 +99,9 @@ class Choice(unittest.TestCase):
             for causal in (False, True):
                 codes, wide = (h.choose(h.Shape(4, 16, 16, S, S, D, causal, packed=True, wide=w)) for w in (False, True))
                 self.assertEqual((wide.file, [d for d in wide.defines if d not in codes.defines]), (file, [("WS_WIDEQ", 1)]))
-                self.assertEqual((wide.grid, wide.row_tiles, wide.section, wide.boxes), (codes.grid, codes.row_tiles, codes.section, codes.boxes))
+                self.assertEqual((wide.grid, wide.row_tiles, wide.boxes), (codes.grid, codes.row_tiles, codes.boxes))
+                if wide.units == codes.units:   # three consumers draw codes alone
+                    self.assertEqual(wide.section, codes.section)
                 self.assertEqual(wide.shared_bytes, codes.shared_bytes, "at D 256 a slot more of K for one of Q")
                 self.assertLessEqual(wide.shared_bytes, 232448)
 
@@ -153,10 +155,6 @@ class Choice(unittest.TestCase):
                     self.assertEqual((dict(c.defines)["WS_WGS"], c.grid[0], c.row_tiles), want)
                     self.assertEqual(c.block, 128 * (want[0] + 1))
 
-        # Row tiles that are drawn from a counter are even, those of three consumers are not drawn.
-        of = lambda **scales: h.choose_many(h.Shape(4, 8, 8, 2000, 1900, 128, True, **scales))
-        self.assertEqual([dict(c.defines)["WS_WGS"] for c in (of(), of(plain=False), of(packed=True))], [2, 3, 3])
-
     def test_what_the_busiest_sm_has_to_do(self):
         """The sum over row tiles where they are long or many; else the longest of them."""
         # H, Sq, Sk, causal, consumers, SMs -> tiles of keys, row tiles
@@ -177,17 +175,45 @@ class Choice(unittest.TestCase):
                 have[sms - 1 - i % sms if i // sms % 2 else i % sms] += of_keys * length + of_rows
             self.assertEqual(h.shared_out(lengths, heads, section, sms, of_keys, of_rows), max(have), seed)
 
+    def test_what_is_drawn_is_as_one_by_one(self):
+        for seed in range(100):
+            draw = random.Random(seed)
+            heads, sms, of_keys, of_rows = draw.randint(1, 40), draw.randint(1, 20), draw.randint(1, 3), draw.randint(0, 3)
+            lengths = sorted((draw.randint(0, 30) for _ in range(draw.randint(1, 12))), reverse=True)
+            section = draw.randint(1, heads)
+            order = [of_keys * length + of_rows for first in range(0, heads, section) for length in lengths for _ in range(min(section, heads - first))]
+            ends = [0] * sms
+            for of in order:
+                ends[ends.index(min(ends))] += of
+            self.assertEqual(h.drawn_out(lengths, heads, section, sms, of_keys, of_rows), max(ends), seed)
+
+    def test_sections_that_are_drawn(self):
+        """Of whole groups of heads and a round or more, the last one no smaller than three quarters; and no SM has much more than the others."""
+        for B, Hkv, group, S, D in itertools.product((1, 3, 8), (1, 5, 16), (1, 4), (700, 2048, 5000), (128, 256)):
+            s = h.Shape(B, Hkv * group, Hkv, S, S, D, True)
+            cycles, heads = h.drawn_sections(s, 2, True)
+            row_tiles, all_heads = h.ceil_div(S, 128), B * Hkv * group
+            with self.subTest(s=s, heads=heads):
+                self.assertEqual(heads % group, 0)
+                self.assertTrue(heads == all_heads or heads * row_tiles >= 118)
+                self.assertGreaterEqual(4 * (all_heads - (h.ceil_div(all_heads, heads) - 1) * heads), 3 * heads)
+                of_keys, of_rows = h.many_cycles(s, "forward_e4m3", 2, True, False)
+                lengths = h.lengths_of(s, 2)
+                mean = sum(of_keys * n + of_rows for n in lengths) * all_heads / 132
+                self.assertGreaterEqual(cycles, int(mean))
+                self.assertLessEqual(cycles, 1.06 * (mean + of_keys * lengths[0] + of_rows))
+
     def test_heads_come_in_sections_that_leave_no_sm_with_more_than_the_others(self):
-        # B, Hq, Hkv, S, D -> heads of a section. Few heads are one, drawn row tiles come by 64, and others as they share out evenly.
-        rows = [((4, 8, 8, 4096, 256), 32), ((1, 16, 16, 16384, 128), 16), ((16, 16, 16, 1024, 128), 64), ((8, 32, 32, 2048, 64), 64), ((8, 16, 16, 4096, 256), 44), ((16, 8, 8, 1024, 256), 33),
-                ((8, 32, 8, 1024, 256), 44), ((4, 40, 8, 3000, 128), 160), ((1, 1, 1, 300, 64), 1)]
+        # B, Hq, Hkv, S, D -> heads of a section. Drawn row tiles come by a round or a few (D 64: 64), others as they share out evenly, few heads as one.
+        rows = [((4, 8, 8, 4096, 256), 4), ((1, 16, 16, 16384, 128), 8), ((16, 16, 16, 1024, 128), 32), ((8, 32, 32, 2048, 64), 64), ((8, 16, 16, 4096, 256), 8), ((16, 8, 8, 1024, 256), 33),
+                ((4, 16, 16, 4096, 128), 11), ((4, 40, 8, 3000, 128), 20), ((1, 1, 1, 300, 64), 1)]
         for (B, Hq, Hkv, S, D), want in rows:
             c = h.choose_many(h.Shape(B, Hq, Hkv, S, S, D, True))
             self.assertEqual(c.section, want, (B, Hq, Hkv, S, D))
             self.assertEqual(h.choose_many(h.Shape(B, Hq, Hkv, S, S, D, False)).section, 1)
         for B, H, S in itertools.product((2, 5, 8, 16, 33), (8, 12, 16, 32), (512, 1000, 2048, 3000, 4096)):
             s = h.Shape(B, H, H, S, S, 256, True)
-            c, lengths = h.choose_many(s), h.lengths_of(s, 2)
+            c, lengths = h.choose_forward(s), h.lengths_of(s, 2)
             if len(lengths) * H * B >= 8 * 132:
                 even = sum(2 * n + 3 for n in lengths) * H * B / 132
                 self.assertLess(h.shared_out(lengths, H * B, c.section, 132, 2, 3), 1.1 * even, (B, H, S, c.section))
@@ -197,7 +223,7 @@ class Choice(unittest.TestCase):
         h.shared_out = lambda lengths, heads, section, *rest: calls.append(h.ceil_div(heads, section) * len(lengths) + h.ceil_div(len(lengths) * heads, 132)) or real(lengths, heads, section, *rest)
         try:
             for B, H, S, want in ((64, 64, 1 << 20, 64 * 64), (4096, 64, 200, 4096 * 64), (64, 8, 4096, 24)):
-                self.assertEqual(h.choose_many(h.Shape(B, H, H, S, S, 256, True)).section, want)
+                self.assertEqual(h.choose_forward(h.Shape(B, H, H, S, S, 256, True)).section, want)
         finally:
             h.shared_out = real
         self.assertGreater(len(calls), 0)
@@ -310,7 +336,7 @@ class Choice(unittest.TestCase):
     def test_some_sms_make_values_transposed_where_they_have_a_row_tile_less_to_do(self):
         # B, H, S, D, causal -> whether; H100: 4x16x4096x128 446 us instead of 462, 4x8x4096x256 406 (416), 2x8x4096x256 254 (242), 8x16x2048x128 258 (257)
         for (B, H, S, D, causal), want in (((4, 16, 4096, 128, False), True), ((1, 16, 16384, 128, False), True), ((4, 8, 4096, 256, False), True), ((1, 5, 8192, 256, False), True), ((2, 8, 4096, 256, False), False),
-                                           ((8, 16, 2048, 128, False), False), ((4, 16, 4096, 128, True), False), ((4, 8, 4096, 256, True), False)):
+                                           ((8, 16, 2048, 128, False), False), ((4, 16, 4096, 128, True), True), ((1, 16, 4096, 128, True), False), ((4, 8, 4096, 256, True), False)):
             s = h.Shape(B, H, H, S, S, D, causal)
             c = h.choose(s)
             with self.subTest(s=s):
@@ -320,7 +346,7 @@ class Choice(unittest.TestCase):
                     self.assertEqual((workers, c.units), (ctas * 256 // D, workers + 3))
                     self.assertIn(("WS_DRAWN", 1), c.defines)
                     row_tiles = c.row_tiles * B * H
-                    self.assertGreaterEqual(h.ceil_div(row_tiles, 132) * 132 - row_tiles, ctas)
+                    self.assertTrue(causal or h.ceil_div(row_tiles, 132) * 132 - row_tiles >= ctas)
                 for more in (dict(packed=True), dict(plain=False), dict(lse=True)):
                     self.assertEqual(h.choose(h.Shape(B, H, H, S, S, D, causal, **more)).tiles_per_worker, 0, more)
         self.assertEqual(h.choose(h.Shape(4, 16, 4, 4096, 4096, 128, False)).tiles_per_unit, 1)   # a section of one head of values, whichever queries read it
@@ -331,13 +357,16 @@ class Choice(unittest.TestCase):
         self.assertFalse(exacter(16384, fast=True) or exacter(16384, plain=False) or exacter(16384, packed=True) or exacter(16384, lse=True))
 
     def test_row_tiles_are_drawn_where_they_come_in_several_rounds(self):
-        # B, H, S, D, causal -> counters; no other layout of values or scales, nor a log-sum-exp
-        for (B, H, S, D, causal), units in (((4, 16, 4096, 64, True), 1), ((2, 8, 2048, 64, True), 0), ((16, 16, 1024, 128, True), 1), ((1, 16, 16384, 128, True), 0), ((16, 16, 1024, 128, False), 1), ((2, 8, 1024, 128, False), 0),
-                                            ((4, 8, 4096, 256, True), 0), ((4, 16, 4096, 64, False), 0)):
+        # B, H, S, D, causal -> counters; packed values are drawn behind the mask, no scales by block, nor with a log-sum-exp
+        for (B, H, S, D, causal), units in (((4, 16, 4096, 64, True), 1), ((2, 8, 2048, 64, True), 0), ((16, 16, 1024, 128, True), 1), ((1, 8, 16384, 128, True), 1), ((16, 16, 1024, 128, False), 1), ((2, 8, 1024, 128, False), 0),
+                                            ((4, 8, 4096, 256, True), 1), ((4, 16, 4096, 64, False), 0)):
             c = h.choose(h.Shape(B, H, H, S, S, D, causal))
             with self.subTest(B=B, S=S, D=D, causal=causal):
                 self.assertEqual((c.units, ("WS_DRAWN", 1) in c.defines), (units, units == 1))
-                for more in (dict(packed=True), dict(packed=True, plain=False), dict(plain=False), dict(lse=True), dict(packed=True, wide=True)):
+                for more in (dict(packed=True), dict(packed=True, plain=False), dict(packed=True, wide=True)):
+                    c = h.choose(h.Shape(B, H, H, S, S, D, causal, **more))
+                    self.assertEqual(c.units, int(causal and D > 64 and not ("wide" in more and ("WS_WGS", 3) in c.defines)), more)
+                for more in (dict(plain=False), dict(lse=True)):
                     self.assertEqual(h.choose(h.Shape(B, H, H, S, S, D, causal, **more)).units, 0, more)
 
     def test_packed_values_fit_where_the_kernel_that_takes_them_would_be_chosen(self):

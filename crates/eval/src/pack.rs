@@ -1,7 +1,7 @@
 //! Packing of keys and values, by definition: each channel's mean over a head's tokens taken out, the rest as codes and scales.
 //!
 //! The built-in reference `pack`: of an input `x` (heads ..., tokens, channels) its outputs are `x_codes`, `x_scale` and, where it is
-//! asked for, `x_mean`, or `x_sampled`, the mean over up to 64 evenly spaced tokens; nothing is taken out of an input of which neither is.
+//! asked for, `x_mean`, or `x_sampled`, the mean over up to 64 evenly spaced tokens where these show one, else 0; nothing is taken out of an input of which neither is.
 //! `x_t` is the codes again as attention's second product reads them (`transposed`). Means are summed in f64 and rounded to f32, differences
 //! and scales are f32. Limit: inputs whose channels hardly differ from their mean are ill-conditioned, and are not drawn.
 
@@ -17,7 +17,10 @@ use warpsmith_spec::workload::Workload;
 
 /// Values (heads, tokens, channels) without each channel's mean over the head's tokens; and the means, (heads, channels).
 pub fn centre(values: &[f32], tokens: usize, channels: usize) -> (Vec<f32>, Vec<f32>) {
-    centre_on(values, tokens, channels, &(0..tokens).collect::<Vec<_>>())
+    taken_out(values, tokens, channels, |rows, x| {
+        let sum: f64 = rows[x..].iter().step_by(channels).map(|x| f64::from(*x)).sum();
+        sum / tokens as f64
+    })
 }
 
 /// The tokens that a sampled mean is of: all of up to 64, else the middles of 64 even stretches, rounded down.
@@ -25,17 +28,30 @@ pub fn sampled(tokens: usize) -> Vec<usize> {
     if tokens <= 64 { (0..tokens).collect() } else { (0..64).map(|i| (2 * i + 1) * tokens / 128).collect() }
 }
 
-/// The same with the mean over these tokens alone.
-pub fn centre_on(values: &[f32], tokens: usize, channels: usize, over: &[usize]) -> (Vec<f32>, Vec<f32>) {
+/// The same with the mean over [`sampled`] tokens, of channels where that is more than three of its standard errors from 0: elsewhere those tokens' chance would be taken out.
+pub fn centre_on_sampled(values: &[f32], tokens: usize, channels: usize) -> (Vec<f32>, Vec<f32>) {
+    let over = sampled(tokens);
+    let n = over.len() as f64;
+    taken_out(values, tokens, channels, |rows, x| {
+        let of = over.iter().map(|token| f64::from(rows[token * channels + x]));
+        let (sum, squares) = of.fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+        if (n + 9.0) * sum * sum > 9.0 * n * squares { sum / n } else { 0.0 }
+    })
+}
+
+/// The same with what `mean` says of a head's rows and a channel.
+fn taken_out(
+    values: &[f32],
+    tokens: usize,
+    channels: usize,
+    mean: impl Fn(&[f32], usize) -> f64,
+) -> (Vec<f32>, Vec<f32>) {
     let head = (tokens * channels).max(1);
     let mut means = Vec::with_capacity(values.len() / tokens.max(1));
     let mut centred = Vec::with_capacity(values.len());
     for rows in values.chunks(head) {
         let first = means.len();
-        means.extend((0..channels).map(|x| {
-            let sum: f64 = over.iter().map(|token| f64::from(rows[token * channels + x])).sum();
-            (sum / over.len() as f64) as f32
-        }));
+        means.extend((0..channels).map(|x| mean(rows, x) as f32));
         let mean = &means[first..];
         centred.extend(rows.iter().enumerate().map(|(i, x)| x - mean[i % channels]));
     }
@@ -83,7 +99,7 @@ pub fn outputs(task: &Task, workload: &Workload, inputs: &Inputs) -> Result<Vec<
         let (values, means) = match (asked("mean"), asked("sampled")) {
             (true, true) => return Err(wrong(format!("{name}_mean and {name}_sampled: one of them is taken out"))),
             (true, false) => centre(&values, tokens, channels),
-            (false, true) => centre_on(&values, tokens, channels, &sampled(tokens)),
+            (false, true) => centre_on_sampled(&values, tokens, channels),
             (false, false) => (values, Vec::new()),
         };
         let packed = quantise(Format::E4m3, workload.scales, &input.shape, &values, &task.quantiser).map_err(wrong)?;
@@ -129,7 +145,23 @@ mod tests {
         assert_eq!(means, [2.0, 30.0, -1.0, 0.5]);
         assert_eq!(centred, [-1.0, -20.0, 0.0, -10.0, 1.0, 30.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(centre(&[], 3, 2), (Vec::new(), Vec::new()));
-        assert_eq!(centre_on(&values, 3, 2, &[0, 2]).1, [2.0, 35.0, -1.0, 0.5]);
+    }
+
+    #[test]
+    fn a_sampled_mean_is_taken_out_where_it_is_no_chance() {
+        // Of 200 tokens by four channels: constant; alternating by sample; the same, and four of its standard errors more; with one that no sample sees.
+        let tokens = 200;
+        let of = sampled(tokens);
+        let sign =
+            |token: usize| of.iter().position(|t| *t == token).map_or(0.0, |i| if i % 2 == 0 { 1.0 } else { -1.0 });
+        let values: Vec<f32> =
+            (0..tokens).flat_map(|t| [3.0, sign(t), sign(t) + 0.5, if t == 0 { 1e6 } else { 2.0 }]).collect();
+        let (centred, means) = centre_on_sampled(&values, tokens, 4);
+        assert_eq!(means, [3.0, 0.0, 0.5, 2.0]);
+        assert_eq!(centred[..4], [0.0, sign(0), sign(0), 1e6 - 2.0]);
+        let less: Vec<f32> = values.iter().enumerate().map(|(i, x)| if i % 4 == 2 { x - 0.2 } else { *x }).collect();
+        assert_eq!(centre_on_sampled(&less, tokens, 4).1[2], 0.0, "2.4 of them");
+        assert_eq!(centre_on_sampled(&[5.0, -1.0], 1, 2).1, [5.0, -1.0]);
     }
 
     #[test]

@@ -68,8 +68,9 @@
 // Losers beside scales by block or behind the mask, 2026-11-23, us: two tiles to a step whose scales differ, D 128 4x16x4096 586 (562), causal 339 (336); the same at D 256, where forward.cu has
 //   473, 518, as ptxas serialises its products; queries of 16 bits quantised ahead by the producers 598 (572); rows of Q scaled a row tile ahead by the producers, 4x8x4096x256 causal
 //   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18%; V prefetched into the L2 by the launch that makes V^T, alike.
-// V^T made beside attention (transpose.cu, kBeside), H100, 2026-11-27, us, made before and so, row tiles drawn: 4x16x4096x128 462, 446; 1x16x16384 1,728, 1,676; 1x24x4608 231, 226; 4x8x4096x256 416, 406; 1x5x8192x256 312, 304. Where SMs have no row tile less to do, slower (2x8x4096x256 242, 254). Behind the mask: row tiles of three
-//   consumers cannot be drawn (C7511; 104 bytes spilled by the only one of 54 choices of groups that is not serialised), and SMs that begin later and pass over a round of the list 4x16x4096x128 290 (290), 1x16x16384 892 to 897 (913), 4x8x4096x256 286 (292), 1x8x16384 928 (912): not done. Predicted 270 for the first: what reads K and V^T waits for the memory meanwhile.
+// V^T made beside attention (transpose.cu, kBeside), H100, 2026-11-27, us, made before and so, row tiles drawn: 4x16x4096x128 462, 446; 1x16x16384 1,728, 1,676; 1x24x4608 231, 226; 4x8x4096x256 416, 406; 1x5x8192x256 312, 304. Where SMs have no row tile less to do, slower (2x8x4096x256 242, 254).
+// Row tiles drawn behind the mask, by sections of heads of a round or a few, H100, 2026-11-27, times as long as by the list that came before (docs/ledger-shapes.md): over V^T 4x8x4096x256 0.935, 2x16-4x4096x256 0.98, 4x16x4096x128 0.985, with V^T made beside 0.965, 1x32x8192x128 0.96; packed values at D 256 0.92 to 0.94, at D 128 0.98; 1x16x16384 1.00.
+//   Losers: the next row tile's rows of Q scaled in the last step, while scores are awaited, 1.02 to 1.03 at D 256, 1.08 to 1.25 at D 128, where who tells of it transposes before (without scaling rows at all 0.97 to 0.985, 0.93 to 0.97); V^T beside at D 256 1.00 to 1.05; rows of V by three consumers, drawn, 0.98 to 1.02; 8, 16, 64 CTAs that make V^T instead of 32 1.00, 1.00, 1.01 (D 256 1.07, 1.025, 1.025).
 // PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
 #ifdef WS_OUT
@@ -114,6 +115,9 @@
 #endif
 #ifndef WS_FAST
 #define WS_FAST 0   // 1: weights linear between powers of two
+#endif
+#ifndef WS_DRAWN
+#define WS_DRAWN 0   // forward_work.cuh
 #endif
 #ifndef WS_LONG
 #define WS_LONG 0    // behind the mask, three consumers over V^T: over so many keys that a group more has exact weights (H100, 2026-11-27: 1x16x16384 892.9 us instead of 892.5, 2x16x8192 498 instead of 493, 4x16x4096 286 instead of 280; squared error of weights 3.6% less)
@@ -182,6 +186,7 @@ constexpr u32 kFactors = kRecords + 2 * kRecordBytes, kFactorBytes = kFew ? 4 * 
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
+constexpr bool kAgain = WS_CAUSAL && WGS == 3 && WS_DRAWN && kPacked && !kBlocks && !WS_FAST;   // whether rows of Q are read again when they are scaled: kept in registers meanwhile, products are serialised there (ptxas 13.0, C7511); as they are elsewhere when read again
 constexpr float kNone = -1.0e30f;   // r of a row that has seen no key
 constexpr float kFar = 64.0f;       // octaves by which a step's reference may be above r
 constexpr float kSteep = 32.0f;     // of b: beyond, f16 has steps of more than half an octave
@@ -300,9 +305,10 @@ struct Consumer {
 
     WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks >>= tiles; }
 
-    // A step's references, by which each row's largest score has t kReference / kOctaves, and what its products are worth beside the outputs so far. The branch is taken by a row tile's first step, and where logits are beyond 700, rise by 44 after it (kLean: 105), or
-    // a row sees no key: then scores less their largest are what weights are made of, as b would have no place for their differences. kNear: nothing of that can be but the first step.
-    template <bool kNear, i32 kTiles>
+    // A step's references, by which each row's largest score has t kReference / kOctaves, and what its products are worth beside the outputs so far. The branch is taken where logits are beyond 700, rise by 44 after a row tile's first step (kLean: 105), or
+    // a row sees no key: then scores less their largest are what weights are made of, as b would have no place for their differences. kNear: nothing of that can be. kFirst: it may be the row tile's first step, which takes no branch for it; else one that is does.
+    // (H100, 2026-11-27, times as long as with it in every first step: two consumers behind the mask 0.955 to 0.98, three over rows of V 0.97 to 0.98, over V^T 0.985 to 0.99, D 256 0.99 to 1.00, over packed values 0.955 to 0.99; without the mask 1.00. In the loop that is never first three over V^T spill 32 bytes more, 1.07.)
+    template <bool kNear, bool kFirst, i32 kTiles>
     WS_DEV_MEMBER void refer_rows(Pairs (&s)[kTiles], u32 top0, u32 top1, u32& b0, u32& b1, float& f0, float& f1) {
         constexpr u32 kReferences = 0x38433843u, kLowest = 0xFBFFFBFFu;   // kReference / kOctaves; -65504
         u32 top = max_nan_f16x2(__byte_perm(top0, top1, 0x5410), __byte_perm(top0, top1, 0x7632));   // of both rows
@@ -313,6 +319,10 @@ struct Consumer {
         float x0, x1;
         f32_of_f16x2(b, x0, x1);
         if (kNear && r0 == kNone) r0 = fmaf(x0, kOctaves, kAbove), r1 = fmaf(x1, kOctaves, kAbove);
+        if (!kNear && kFirst) {
+            if (r0 == kNone && fabsf(x0) <= kSteep) r0 = fmaf(x0, kOctaves, kAbove);
+            if (r1 == kNone && fabsf(x1) <= kSteep) r1 = fmaf(x1, kOctaves, kAbove);
+        }
         float d0 = fmaf(x0, kOctaves, -r0), d1 = fmaf(x1, kOctaves, -r1);
         if (!kNear && __any_sync(0xFFFFFFFFu, fmaxf(d0, d1) > kFar || fmaxf(fabsf(x0), fabsf(x1)) > kSteep)) {
             top = max_nan_f16x2(top, kLowest);
@@ -407,7 +417,7 @@ struct Consumer {
         }
         u32 b0, b1;
         float f0, f1;
-        refer_rows<kNear>(s, top0, top1, b0, b1, f0, f1);
+        refer_rows<kNear, kHides>(s, top0, top1, b0, b1, f0, f1);
 #pragma unroll
         for (i32 h = 0; h < kTiles; ++h) {
             weigh<kParabola>(s[h], pr[h], c0, c1, b0, b1);

@@ -122,14 +122,15 @@ WS_DEV void announce(u32 bar) {
 
 // V^T of whole heads' scales is made by a kernel right before this one, which begins to be placed when all others have ended (transpose.cu): nothing else waits for it.
 constexpr bool kMade = kPacked && !kBlocks;
-// Without the mask by some of the SMs, while the others have begun: V^T's loader waits for each tile by itself. (Behind it 1% would be gained: docs/ledger-shapes.md.)
-constexpr bool kBeside = kMade && WS_DRAWN && !WS_CAUSAL;
+// Or, where the host has a number of workers in p.tiles_per_worker, by some of the SMs while the others have begun: V^T's loader waits for each tile by itself.
+constexpr bool kBeside = kMade && WS_DRAWN;
 
 // Which tiles of that V^T there are, as its loader sees them: p.tiles_per_worker is the logarithm of how many workers make them, p.tiles_per_unit their sections' heads of V.
 struct MadeTiles {
-    bool all = !kBeside;
+    bool beside, all;
     i32 place = 0, step = 0;   // a head's last tile among all, and how much later each one before it comes
 
+    WS_DEV_MEMBER explicit MadeTiles(const Params& p) : beside(kBeside && p.tiles_per_worker > 0), all(!beside) {}
     WS_DEV_MEMBER MadeOrder order(const Params& p) const { return {p.B * p.Hkv, p.tiles_per_unit, (p.Sk + KEYS - 1) / KEYS}; }
     WS_DEV_MEMBER void head(const Params& p, i32 head) {
         if (all) return;
@@ -146,7 +147,7 @@ struct MadeTiles {
     }
     // Once for each loader. The last one puts the counters back, behind the last word of who makes tiles.
     WS_DEV_MEMBER void end(const Params& p) const {
-        if (!kBeside) return;
+        if (!beside) return;
         wait_for_earlier_kernels();
         if (add_in_order(p.arrived + kMadeEnds, 1) != static_cast<i32>(gridDim.x) - 1) return;
         for (i32 i = kMadeEnds; i < kMadeTiles + (1 << p.tiles_per_worker); ++i) p.arrived[i] = 0;
@@ -235,10 +236,10 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
 #if WS_BLOCKS
     u32 n = 0;
 #endif
-    MadeTiles made;
+    MadeTiles made(p);
     if (kLens) wait_for_earlier_kernels();
     for (i32 round = 0; next_work<false>(p, bars, round, w, drawn); ++round) {
-        if (!kBeside && round == 0) wait_for_earlier_kernels();
+        if (!made.beside && round == 0) wait_for_earlier_kernels();
         const i32 kv_head = w.head / p.group;
         made.head(p, w.b * p.Hkv + kv_head);
 #pragma unroll 1

@@ -31,6 +31,10 @@
 //! [workspace.q_wide]
 //! dtype = "u16"
 //! shape = ["B", "Hq", "Sq", "D"]
+//! [workspace.arrived]
+//! dtype = "i32"
+//! shape = ["1"]
+//! init = "zero"
 //! [structs.p]
 //! bytes = 256
 //! align = 8
@@ -44,7 +48,7 @@
 //!   { name = "out", type = "ptr", offset = 48, value = "out" },
 //!   { name = "lse", type = "ptr", offset = 56, value = 0 },
 //!   { name = "partial", type = "ptr", offset = 64, value = "q_wide" },
-//!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
+//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
 //!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
 //!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
 //!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
@@ -103,6 +107,7 @@
 #define WS_PACKED 1
 #define WS_WIDEQ WIDE
 #define WS_EVEN EVEN
+#define WS_DRAWN (EVEN && WS_CAUSAL && !(WIDE && GROUPS == 3))
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_e4m3.cu"

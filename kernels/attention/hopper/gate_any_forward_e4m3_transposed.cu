@@ -19,6 +19,10 @@
 //! [workspace.v_t]
 //! dtype = "u8"
 //! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
+//! [workspace.arrived]
+//! dtype = "i32"
+//! shape = ["1"]
+//! init = "zero"
 //! [structs.values]
 //! bytes = 24
 //! align = 8
@@ -42,7 +46,7 @@
 //!   { name = "out", type = "ptr", offset = 48, value = "out" },
 //!   { name = "lse", type = "ptr", offset = 56, value = 0 },
 //!   { name = "partial", type = "ptr", offset = 64, value = 0 },
-//!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
+//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
 //!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
 //!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
 //!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
@@ -113,6 +117,7 @@
 // transpose.cu, and forward_e4m3.cu over the V^T that it makes, as they ship where many queries read V and no log-sum-exp is asked for. The structs are Params of params.cuh and
 // Values of transpose.cu, field by field; the entries and their code are those that ship.
 #define WS_WGS GROUPS
+#define WS_DRAWN WS_CAUSAL
 #define WS_PACKED 1
 #define WS_BLOCKS 0
 #include "forward_e4m3.cu"

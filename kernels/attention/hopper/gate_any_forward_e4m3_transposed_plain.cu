@@ -96,7 +96,7 @@
 //!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
 //!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 1 },
-//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "ceil_div(256, D)" },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "DRAWN * ceil_div(256, D)" },
 //!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
 //!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Sq, 64 * GROUPS)" },
 //!   { name = "section", type = "i32", offset = 240, value = "max(1, causal * Hq * B)" },
@@ -116,10 +116,10 @@
 //! args = ["p"]
 
 // transpose.cu, and forward_e4m3.cu over the V^T that it makes, with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX
-// machine executes all of its instructions. Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The structs are Params of params.cuh and
+// machine executes all of its instructions. DRAWN: V^T is made beside attention; behind the mask row tiles are drawn without it, too. Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The structs are Params of params.cuh and
 // Values of transpose.cu, field by field.
 #define WS_WGS GROUPS
-#define WS_DRAWN DRAWN
+#define WS_DRAWN (DRAWN || WS_CAUSAL)
 #define WS_PACKED 1
 #define WS_BLOCKS 0
 #define WS_FAST (LINEAR == 1)

@@ -11,6 +11,6 @@ extern "C" __global__ void __launch_bounds__(transposing::kThreads, 1) transpose
     const i64 keys = (p.Sk + 127) / 128 * 128;
     const TensorMap v_map = plain_map(rows.v, rows.v_b, rows.v_h, rows.v_s, p.Sk, 128), vt_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8);
     Rows x = rows;
-    if (!kBeside) x.t.made = nullptr;
+    if (p.tiles_per_worker == 0) x.t.made = nullptr;
     attention_transpose(x.t, v_map, vt_map);
 }

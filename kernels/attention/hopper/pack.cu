@@ -5,8 +5,9 @@
 // even: the scale is even / 16 max |x - mean| / 448 of 16 of those tokens, one for all of its blocks, but where a block has larger values than that fits, or at most
 // 1/256 as large ones: attention over what is packed takes two tiles of keys at a time where scales are one (forward_e4m3.cu: a fifth less time). e4m3 is floating point: of its 15 octaves 8 times unused cost three.
 //
-// mean is each channel's over min(S, 64) tokens of the head: all of them, or floor((i + 1/2) S / 64) for i < 64. Any constant would do exactly (the
-// softmax does not see what all keys have in common, and what is taken out of v is added to the output), so it need not cost a second reading.
+// mean is each channel's over n = min(S, 64) tokens of the head: all of them, or floor((i + 1/2) S / 64) for i < 64; or 0, unless (n + 9) mean^2 is more than 9 times their mean square: within three of its standard errors it is those tokens' chance.
+// Any constant would do exactly (the softmax does not see what all keys have in common, and what is taken out of v is added to the output), so it need not cost a second reading. Of v none is best where there is no mean: kernels that give a log-sum-exp normalise
+// by sums of weights before their rounding, and up to 2% of what was taken out is lost in peaked rows.
 // Up to three tensors of a call go together, one for each blockIdx.z. x (B, H, S, D), any strides with a contiguous last dimension and rows on 16
 // bytes; codes of the same kind, or null; scale (B, H, blocks); mean (B, H, D), written, or null: nothing is taken out; transposed
 // (B, H, D, 128 * blocks), or null: the codes again as transpose.cuh lays a tile of 128 keys, zero behind S. Row n of 16 c + r holds
@@ -123,10 +124,10 @@ WS_DEV i32 sample(i32 i, i32 S) { return S <= kSamples ? i : (2 * i + 1) * (S / 
 // A thread's j-th sample of four. Its first: of all rows 0 to 3, 20 to 23, 40 to 43 and 60 to 63. PERF: in an order where each row has four neighbours, or each fourth, all of it takes 3 to 7% longer (H100, 2026-11-27).
 WS_DEV i32 sample_of(i32 row, i32 j) { return (row % 4 * 4 | row / 4) + (j + row) % 4 * kRows; }
 
-// All channels' means, added up in one order by every CTA of a head. some: the thread's first sample. partial: kRows rows of WS_D; means: WS_D.
+// All channels' means, added up in one order by every CTA of a head. some: the thread's first sample. partial: kRows rows of WS_D sums, then of squares; means: WS_D.
 WS_DEV void find_means(const Pack& t, const u8* mine, i32 row, i32 column, float* partial, float* means, Piece& some) {
-    constexpr i32 kPerRow = kSamples / kRows;
-    float sum[8] = {};
+    constexpr i32 kPerRow = kSamples / kRows, kSquares = kRows * WS_D;
+    float sum[8] = {}, square[8] = {};
     Piece x[kPerRow];
 #pragma unroll
     for (i32 j = 0; j < kPerRow; ++j) load(x[j], mine + static_cast<i64>(sample(min(sample_of(row, j), t.S - 1), t.S)) * t.x_s * kSize);
@@ -135,18 +136,25 @@ WS_DEV void find_means(const Pack& t, const u8* mine, i32 row, i32 column, float
         float y[8];
         widen(x[j], y);
 #pragma unroll
-        for (i32 e = 0; e < 8; ++e) sum[e] += sample_of(row, j) < t.S ? y[e] : 0.0f;
+        for (i32 e = 0; e < 8; ++e) {
+            const float of = sample_of(row, j) < t.S ? y[e] : 0.0f;
+            sum[e] += of;
+            square[e] = fmaf(of, of, square[e]);
+        }
     }
     some = x[0];
     float4* const to = reinterpret_cast<float4*>(partial + row * WS_D + column * 8);
     to[0] = make_float4(sum[0], sum[1], sum[2], sum[3]);
     to[1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
+    to[kSquares / 4] = make_float4(square[0], square[1], square[2], square[3]);
+    to[kSquares / 4 + 1] = make_float4(square[4], square[5], square[6], square[7]);
     __syncthreads();
     if (threadIdx.x < WS_D) {
-        float all = 0.0f;
+        float all = 0.0f, squares = 0.0f;
 #pragma unroll
-        for (i32 i = 0; i < kRows; ++i) all += partial[i * WS_D + threadIdx.x];
-        all = t.mean ? __fdiv_rn(all, static_cast<float>(min(t.S, kSamples))) : 0.0f;
+        for (i32 i = 0; i < kRows; ++i) all += partial[i * WS_D + threadIdx.x], squares += partial[kSquares + i * WS_D + threadIdx.x];
+        const float n = static_cast<float>(min(t.S, kSamples));
+        all = t.mean && (n + 9.0f) * all * all > 9.0f * n * squares ? __fdiv_rn(all, n) : 0.0f;
         means[threadIdx.x] = all;
         if (t.mean && blockIdx.x == 0) t.mean[static_cast<i64>(blockIdx.y) * WS_D + threadIdx.x] = all;
     }
@@ -200,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kThreadsOfSM / kThreads) 
     __shared__ __align__(16) u8 tile[kTokens * WS_D + 8 * 16];   // codes by keys; before, partial sums of the mean
     __shared__ __align__(16) float means[WS_D];
     __shared__ float tops[2 * kThreads / 32];
-    static_assert(sizeof(tile) >= kRows * WS_D * sizeof(float), "partial sums lie in the tile");
+    static_assert(sizeof(tile) >= 2 * kRows * WS_D * sizeof(float), "partial sums lie in the tile");
     const Pack& t = all.of[blockIdx.z];
     const i32 block = blockIdx.x, blocks = (t.S + kTokens - 1) / kTokens, tokens = t.S - block * kTokens;
     if (static_cast<i32>(blockIdx.y) >= t.heads || tokens <= 0) return;

@@ -2,7 +2,7 @@
 // hidden keys, and the largest.
 //
 // A score's weight is a function of t = sat(b - c s), in pairs: t falls by 1 / kOctaves for each octave, and is kReference / kOctaves for the row's reference.
-// Wants what told.cuh does, and kOctaves.
+// Wants what told.cuh does, kOctaves, and kAgain: scale_rows reads its rows twice.
 // What is no number: a score that is none has t 0, and is the largest. So do scales.
 #pragma once
 #include "half.cuh"
@@ -93,6 +93,11 @@ WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c, bool known, float
 #pragma unroll
     for (u32 i = 0; i < kChunks; ++i) {
         u32 r[4];
+        if (kAgain) {
+            load_shared_16(r, at(i));
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e) f16_of_e4m3(r[e], h[8 * i + 2 * e], h[8 * i + 2 * e + 1]);
+        }
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) r[e] = e4m3x4_of_f16x2(mul_f16x2(h[8 * i + 2 * e], by), mul_f16x2(h[8 * i + 2 * e + 1], by));
         store_shared_16(at(i), r[0], r[1], r[2], r[3]);

@@ -2,6 +2,8 @@
 
 Figures behind the choices: docs/ledger.md.
 """
+import functools
+import heapq
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -188,16 +190,19 @@ def may_transpose(s):
     return not s.packed and s.D != 64 and s.B * s.Hkv <= 65535 and transposed_bytes(s) <= MOST_TRANSPOSED
 
 
+MUCH_TRANSPOSED = 24 << 20   # bytes of V^T
 MAKERS = 32   # CTAs, an SM each, that make V^T while attention begins on the others: a power of two
 
 
 def beside(s, wgs, sms=SMS):
     """Whether forward_e4m3.cu's V^T is made by some SMs while attention begins on the others: without the mask, where so many SMs have a row tile less to do than others, which takes as long as making it.
-    Behind the mask, where all SMs have alike, it takes as long as before."""
+    Behind the mask, where SMs that begin later draw less, at D 128 where there is much of it (H100, 2026-11-27: of 25 MB and more 1 to 3% faster, of less alike; at D 256 0 to 5% slower)."""
     row_tiles = ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
+    if not s.plain or s.causal:
+        return s.plain and s.D == 128 and transposed_bytes(s) >= MUCH_TRANSPOSED and row_tiles > 3 * sms
     fewer = ceil_div(row_tiles, sms) * sms - row_tiles
     of_tile = MANY["forward_e4m3", s.D, wgs, True, False][0][0]
-    return not s.causal and s.plain and fewer >= MAKERS and ceil_div(s.Sk, 128) * of_tile * 4 // 7 >= transposed_bytes(s) // 1200
+    return fewer >= MAKERS and ceil_div(s.Sk, 128) * of_tile * 4 // 7 >= transposed_bytes(s) // 1200
 
 
 def transposition(s, c, sms=SMS):
@@ -270,9 +275,9 @@ def _layouts(s, plain, made=False):
     return {**defines, "WS_WIDEQ": 1} if s.wide else defines
 
 
-FEW_HEADS, MANY_HEADS = 48, 64   # of K and V that CTAs work on side by side: up to the first the L2 serves them as one, from the second on drawn row tiles come in sections
+FEW_HEADS, MANY_HEADS = 48, 64   # of K and V that CTAs work on side by side: up to the first the L2 serves them as one, from the second on drawn row tiles at D 64 come in sections
 SECTIONS = (4, 8, 11, 12, 16, 22, 24, 32, 33, 44, 48, 64, 66, 96)   # heads of K and V of a section that are looked at: also those that fill rounds of 132 SMs
-MOST_PIECES = 2048   # steps that looking at one may take
+MOST_PIECES = 2048   # steps that looking at one may take, or row tiles that are drawn
 
 
 def lengths_of(s, wgs):
@@ -303,6 +308,40 @@ def shared_out(lengths, heads, section, sms, of_keys=1, of_rows=0):
     return most
 
 
+def drawn_out(lengths, heads, section, sms, of_keys, of_rows):
+    """When the last SM ends where each draws another row tile once it has none: by sections of heads, the longest first."""
+    ends = [0] * sms
+    for first in range(0, heads, section):
+        for length in lengths:
+            for _ in range(min(section, heads - first)):
+                heapq.heapreplace(ends, ends[0] + of_keys * length + of_rows)
+    return max(ends)
+
+
+@functools.lru_cache(256)
+def drawn_sections(s, wgs, made, sms=SMS):
+    """(cycles, heads of a section) for causal row tiles of forward_e4m3.cu that are drawn. Small sections share the L2, where each megabyte of K and V beyond 8 costs 0.05% (D 256: 0.12%); sections of whole rounds leave SMs even, if the last
+    one is no smaller. H100, 2026-11-27, times as long as the list that came before: 4x8x4096x256 by 2, 4, 6, 8, 16, 32 heads 1.004, 0.935, 1.06, 0.953, 0.966, 1.01; 4x16x4096x128 by 4, 8, 12, 16, 32, 64 1.016, 0.988, 1.037, 0.985, 0.979, 1.00."""
+    kv_heads, lengths = s.Hkv * s.B, lengths_of(s, wgs)
+    of_keys, of_rows = many_cycles(s, "forward_e4m3", wgs, made, False)
+    rounds = lambda heads: heads * s.group * len(lengths) * 10 // (9 * sms)
+    whole = [kv_heads]
+    for k in range(2, kv_heads + 1):
+        n = ceil_div(kv_heads, k)
+        if not rounds(n):
+            break
+        if 4 * (kv_heads - (k - 1) * n) >= 3 * n:
+            whole.append(n)
+    least = lambda most: min((n for n in whole if rounds(n) >= most), default=kv_heads)
+    alone = lambda n: min(60, max(0, (n * s.Sk * 2 * s.D >> 20) - 8) * (12 if s.D == 256 else 5) // 10)
+    if len(lengths) * kv_heads * s.group > MOST_PIECES:   # so many are even
+        n = least(2)
+        return ceil_div((of_keys * sum(lengths) + of_rows * len(lengths)) * kv_heads * s.group, sms) * (1000 + alone(n)) // 1000, n * s.group
+    cost = lambda n: drawn_out(lengths, kv_heads * s.group, n * s.group, sms, of_keys, of_rows) * (1000 + alone(n)) // 1000
+    cycles, n = min((cost(n), n) for n in {least(1), least(2), least(4), kv_heads})
+    return cycles, n * s.group
+
+
 def _section(s, wgs, counted, sms=SMS):
     """How many heads' row tiles come together, the longest first. With more heads of K and V than FEW_HEADS their CTAs have none in common, and all read from memory (up to 8 to 13% slower); a section
     less than all leaves SMs uneven at its end, by up to half of the time: whichever costs least."""
@@ -328,27 +367,29 @@ def forward_f16_shared(wgs, packed=False):
     return fixed + 4 * 2 * (128 * 64 + 1024) + 64 if packed else ceil_div(fixed + 4 * 2 * 128 * 64, 1024) * 1024 + 2048
 
 
-def busiest(s, wgs, sms=SMS, made=False):
-    """(tiles of keys, row tiles) of the SM that has most to do."""
+def busiest(s, wgs, sms=SMS, draws=False):
+    """(tiles of keys, row tiles) of the SM that has most to do; draws: where row tiles are drawn."""
     heads = s.Hq * s.B
     row_tiles = ceil_div(ceil_div(s.Sq, 64 * wgs) * heads, sms)
     if not s.causal:
         return ceil_div(s.Sk, 128) * row_tiles, row_tiles
     lengths = lengths_of(s, wgs)
-    if row_tiles > 16 or drawn(s, wgs, made, sms=sms):   # shared out evenly, but none is divided
+    if row_tiles > 16 or draws:   # shared out evenly, but none is divided
         return max(lengths[0], ceil_div(sum(lengths) * heads, sms)), row_tiles
     return shared_out(lengths, heads, _section(s, wgs, False, sms), sms), row_tiles
 
 
 def drawn(s, wgs, made=False, by_one=False, sms=SMS):
-    """Whether row tiles are drawn from a counter, where there are three rounds and more, by those kernels that stay fast so: D 64 behind the mask, two consumers at D 128 (behind the mask D 256 gains nothing; three at D 128 are
-    serialised there, and spill without it); and where V^T is made beside attention, whose CTAs begin at different times then."""
-    if s.packed or not s.plain or by_one:
+    """Whether row tiles are drawn from a counter, which only forward_f16.cu and forward_e4m3.cu by two tiles of keys do: over V^T behind the mask (but three consumers that load queries of 16 bits: C7511), and without it where V^T is made beside attention, as CTAs begin at different times then; of
+    three rounds and more D 64 behind the mask, and two consumers over rows of V. (Three consumers over rows of V gain nothing behind the mask, and spill without it.)"""
+    if by_one or not (s.plain or s.packed):
         return False
-    if made and beside(s, wgs, sms):
-        return True
-    kept = s.causal if s.D == 64 else s.D == 128 and wgs == 2 and (s.causal or not made)
-    return kept and ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B > 3 * sms
+    many = ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B > 3 * sms
+    if s.D == 64:
+        return s.causal and not s.packed and many
+    if made or s.packed:
+        return s.causal and not (s.wide and wgs == 3) or made and beside(s, wgs, sms)
+    return s.D == 128 and wgs == 2 and many
 
 
 def _with_counter(c):
@@ -403,8 +444,8 @@ def choose_forward_e4m3(s, wgs=2, made=False, sms=SMS, trace=0, by_one=False):
         defines["WS_TRACE"] = 1
     ctas = min(ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B, sms)
     c = Choice("forward_e4m3", tuple(defines.items()), (ctas, 1, 1), (wgs + 1) * 128, forward_e4m3_shared(wgs, blocks, s.packed or made, s.D), row_tiles=ceil_div(s.Sq, 64 * wgs),
-               section=_section(s, wgs, draws, sms), boxes=(64, 128), **_scratch(s, made, trace and ctas * wgs * 8))
-    if draws and made and not s.causal:   # V^T is waited for tile by tile, which come in the order of these sections
+               section=drawn_sections(s, wgs, made, sms)[1] if draws and s.causal else _section(s, wgs, False, sms), boxes=(64, 128), **_scratch(s, made, trace and ctas * wgs * 8))
+    if draws and made and beside(s, wgs, sms):   # V^T is waited for tile by tile, which come in the order of these sections
         workers = MAKERS * 256 // s.D
         return replace(_with_counter(c), tiles_per_worker=workers.bit_length() - 1, tiles_per_unit=max(1, c.section // s.group), units=workers + 3)
     return _with_counter(c) if draws else c
@@ -636,17 +677,27 @@ def many_kernels(s, sms=SMS):
     return [x for x in found if not x[2] or may_transpose(s)]
 
 
-def many_ns(s, file, wgs, made, by_one, sms=SMS):
-    """Of one of them: 5 to 11% off (root of the mean square)."""
+def many_cycles(s, file, wgs, made, by_one):
+    """Of a tile of keys, and of a row tile's start and end."""
     kind = s.D, wgs, s.D > 64 and (made or s.packed), by_one
     of_keys, of_rows = (MANY_FAST[kind] if s.fast and file == "forward_e4m3" else MANY[(file, *kind)])[s.causal]
     if file == "forward_e4m3" and short(s, wgs, made or s.packed, by_one):
         of_keys = of_keys * 104 // 100
-    tiles, row_tiles = busiest(s, wgs, sms, made)
+    return of_keys, of_rows
+
+
+def many_ns(s, file, wgs, made, by_one, sms=SMS):
+    """Of one of them: 5 to 11% off (root of the mean square)."""
+    of_keys, of_rows = many_cycles(s, file, wgs, made, by_one)
+    draws, next_to = file != "forward" and drawn(s, wgs, made, by_one, sms), made and file == "forward_e4m3" and not by_one and beside(s, wgs, sms)
+    memory = 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
+    making = 0 if not made else 2000 if next_to and not s.causal else 1200 + transposed_bytes(s) * (MADE[s.D, s.causal] - (200 if next_to else 0)) // 1000000
+    if draws and s.causal and file == "forward_e4m3":   # as measured beside those that are not drawn
+        return 2000 + making + max(drawn_sections(s, wgs, made, sms)[0] * (55 if s.D == 256 else 57) // 100, memory)
+    tiles, row_tiles = busiest(s, wgs, sms, draws)
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)
-    making = 0 if not made else 2000 if file == "forward_e4m3" and not by_one and beside(s, wgs, sms) else 1200 + transposed_bytes(s) * MADE[s.D, s.causal] // 1000000
-    return 2000 + making + max(of_keys * tiles * 4 // 7, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
+    return 2000 + making + max(of_keys * tiles * 4 // 7, memory) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz
 
 
 def choose_many(s, sms=SMS):

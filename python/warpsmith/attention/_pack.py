@@ -145,11 +145,13 @@ def _torch_quantise(x, shift, scales):
 
 
 def mean_of_some(x):
-    """Each channel's mean over min(S, 64) tokens, evenly spaced: all of them, or floor((i + 1/2) S / 64). f32 (B, H, D) of x (B, H, S, D)."""
+    """Each channel's mean over n = min(S, 64) tokens, evenly spaced: all of them, or floor((i + 1/2) S / 64); 0 where it is within three of its standard errors, (n + 9) mean^2 at most 9 times their mean square. f32 (B, H, D) of x (B, H, S, D)."""
     S, x = x.shape[2], x.detach()
     if S > _SAMPLES:
         x = x.index_select(2, torch.arange(1, 2 * _SAMPLES, 2, device=x.device) * S // (2 * _SAMPLES))
-    return x.float().mean(dim=2)
+    x = x.float()
+    mean, squares = x.mean(dim=2), (x * x).mean(dim=2)
+    return torch.where((x.shape[2] + 9) * mean * mean > 9 * squares, mean, torch.zeros_like(mean))
 
 
 def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
@@ -157,8 +159,8 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
 
     k and v are f16, bf16 or f32, or each a pair (codes, scale), which is taken as it is. smooth_k takes a constant of each channel out of k first:
     no output changes, as softmax does not see what all keys have in common, and the codes gain what the offset would have cost. center_v takes one
-    out of v, and sdpa_fp8_packed adds it back. The constant is each channel's mean over up to 64 evenly spaced keys: any would do exactly; this one
-    costs no second reading. With scales "block", where v_t is made and D is 128 or 256, a block's scale is one for all of its head, made from 16 of these keys with room
+    out of v, and sdpa_fp8_packed adds it back. The constant is each channel's mean over up to 64 evenly spaced keys, where these show one (beyond three
+    of its standard errors; else 0): any would do exactly; this one costs no second reading. With scales "block", where v_t is made and D is 128 or 256, a block's scale is one for all of its head, made from 16 of these keys with room
     above (EVEN), unless the block's values are larger than that or 256 times smaller: sdpa_fp8_packed is faster where scales of a head are equal.
     Nothing of it requires a gradient. ValueError: shapes that do not fit, or a scale on the CPU that is negative or not
     finite.

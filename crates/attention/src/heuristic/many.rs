@@ -31,17 +31,22 @@ fn may_transpose(s: &Shape) -> bool {
 /// CTAs, an SM each, that make V^T while attention begins on the others: a power of two.
 const MAKERS: u32 = 32;
 
+/// Bytes of V^T that are made beside attention behind the mask.
+const MUCH_TRANSPOSED: u64 = 24 << 20;
+
 /// Whether forward_e4m3.cu's V^T is made by some SMs while attention begins on the others: without the mask, where so many SMs have a row tile less to do than others, which takes
-/// as long as making it. Behind the mask, where all SMs have alike, it takes as long as before.
+/// as long as making it. Behind the mask, where SMs that begin later draw less, at D 128 where there is much of it (H100, 2026-11-27: of 25 MB and more 1 to 3% faster, of less
+/// alike; at D 256 0 to 5% slower).
 fn beside(s: &Shape, groups: u32, sms: u32) -> bool {
     let row_tiles = row_tiles(s, groups);
+    if s.mask == Mask::Causal {
+        return s.plain && s.head_dim == 128 && transposed_bytes(s) >= MUCH_TRANSPOSED && row_tiles > 3 * sms;
+    }
     let fewer = row_tiles.next_multiple_of(sms) - row_tiles;
-    let (of_tile, _) = cycles(
-        &Shape { mask: Mask::Full, fast: false, ..*s },
-        Kernel { file: File::E4m3, groups, made: true, by_one: false },
-    );
+    let (of_tile, _) =
+        cycles(&Shape { fast: false, ..*s }, Kernel { file: File::E4m3, groups, made: true, by_one: false });
     let of_row_tile = u64::from(s.seqlen_k.div_ceil(128)) * of_tile * 4 / 7;
-    s.mask == Mask::Full && s.plain && fewer >= MAKERS && of_row_tile >= transposed_bytes(s) / 1200
+    s.plain && fewer >= MAKERS && of_row_tile >= transposed_bytes(s) / 1200
 }
 
 /// The launch of transpose.cu that makes V^T, (batch, heads_kv, head_dim, keys in whole tiles of 128), for that choice: by few CTAs beside it, or before, by all SMs.
@@ -81,7 +86,8 @@ fn kernels(s: &Shape, sms: u32) -> Vec<Kernel> {
                     for groups in [2, 3] {
                         // By one tile where scales would allow two: where steps of two are half empty.
                         let odd = *by_one && !one;
-                        let fits = !odd || groups == 2 && !made && !(causal && drawn(s, 2, false, sms));
+                        let fits =
+                            !odd || groups == 2 && !made && !(causal && drawn(s, of(File::E4m3, 2, false, false), sms));
                         if fits {
                             found.push(of(File::E4m3, groups, made, *by_one));
                         }
@@ -172,25 +178,39 @@ fn cycles(s: &Shape, k: Kernel) -> (u64, u64) {
 
 /// About how long one of them takes, in nanoseconds at 1.75 GHz: 5 to 11% off (root of the mean square; H100, 2026-11-26).
 fn ns(s: &Shape, k: Kernel, sms: u32) -> u64 {
-    let (of_keys, of_rows) = cycles(s, k);
-    let of_keys = if short(s, k) { of_keys * 104 / 100 } else { of_keys };
-    let (tiles, row_tiles) = busiest(s, k.groups, k.made, sms);
-    let by_two = s.mask == Mask::Full && k.file == File::E4m3 && !k.by_one;
-    let tiles = if by_two { row_tiles * 2 * u64::from(s.seqlen_k.div_ceil(256)) } else { tiles };
+    let (of_keys, of_rows) = slowed(s, k);
+    let by_two = k.file == File::E4m3 && !k.by_one;
+    let draws = k.file != File::Exact && drawn(s, k, sms);
+    let next_to = k.made && by_two && beside(s, k.groups, sms);
+    let memory = cache_bytes(s) / MEMORY_RATE;
     // For each megabyte.
     let rate = match (s.head_dim, s.mask) {
         (128, Mask::Full) => 400,
-        (128, Mask::Causal) => 510,
+        (128, Mask::Causal) => 510 - if next_to { 200 } else { 0 },
         (_, Mask::Full) => 560,
         (_, Mask::Causal) => 700,
     };
     let making = match k.made {
         false => 0,
-        true if k.file == File::E4m3 && !k.by_one && beside(s, k.groups, sms) => 2000,
+        true if next_to && s.mask == Mask::Full => 2000,
         true => 1200 + transposed_bytes(s) * rate / 1_000_000,
     };
     let begin = 2000 + making;
-    begin + (of_keys * tiles * 4 / 7).max(cache_bytes(s) / MEMORY_RATE) + of_rows * row_tiles * 4 / 7
+    // As measured beside those that are not drawn.
+    if draws && by_two && s.mask == Mask::Causal {
+        let (cycles, _) = sections::drawn(s, k.groups, (of_keys, of_rows), sms);
+        return begin + (cycles * if s.head_dim == 256 { 55 } else { 57 } / 100).max(memory);
+    }
+    let (tiles, row_tiles) = busiest(s, k.groups, draws, sms);
+    let tiles =
+        if by_two && s.mask == Mask::Full { row_tiles * 2 * u64::from(s.seqlen_k.div_ceil(256)) } else { tiles };
+    begin + (of_keys * tiles * 4 / 7).max(memory) + of_rows * row_tiles * 4 / 7
+}
+
+/// [`cycles`], where fewer weights than elsewhere may be linear.
+fn slowed(s: &Shape, k: Kernel) -> (u64, u64) {
+    let (of_keys, of_rows) = cycles(s, k);
+    (if short(s, k) { of_keys * 104 / 100 } else { of_keys }, of_rows)
 }
 
 fn choice(s: &Shape, k: Kernel, sms: u32) -> Choice {
@@ -292,15 +312,15 @@ fn forward_f16_shared(groups: u32, packed: bool) -> u32 {
     }
 }
 
-/// (tiles of keys, row tiles) of the SM that has most to do with so many consumers.
-fn busiest(s: &Shape, groups: u32, made: bool, sms: u32) -> (u64, u64) {
+/// (tiles of keys, row tiles) of the SM that has most to do with so many consumers; `draws`: where row tiles are drawn.
+fn busiest(s: &Shape, groups: u32, draws: bool, sms: u32) -> (u64, u64) {
     let heads = s.heads_kv * s.group * s.batch;
     let of_rows = row_tiles(s, groups).div_ceil(sms);
     let of_keys = match s.mask {
         Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * u64::from(of_rows),
         Mask::Causal => {
             let lengths = sections::lengths(s, groups);
-            if of_rows > 16 || drawn(s, groups, made, sms) {
+            if of_rows > 16 || draws {
                 // Shared out evenly, but none is divided.
                 lengths
                     .first()
@@ -324,22 +344,24 @@ fn forward_f16(s: &Shape, groups: u32, sms: u32) -> Choice {
     let mut choice =
         Choice::new("forward_f16", defines, [ctas, 1, 1], (groups + 1) * 128, forward_f16_shared(groups, s.packed));
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
-    let draws = drawn(s, groups, false, sms);
+    let draws = drawn(s, Kernel { file: File::F16, groups, made: false, by_one: false }, sms);
     choice.section = sections::section(s, groups, draws, sms);
     choice.boxes = Some((64, 128));
     if draws { with_counter(choice) } else { choice }
 }
 
-/// Whether row tiles are drawn from a counter, where there are three rounds and more, by those kernels that stay fast so: D 64 behind the mask, two consumers at D 128 (behind the mask
-/// D 256 gains nothing; three at D 128 are serialised there, and spill without it); and where V^T is made beside attention, whose CTAs begin at different times then.
-fn drawn(s: &Shape, groups: u32, made: bool, sms: u32) -> bool {
+/// Whether row tiles are drawn from a counter, which only forward_f16.cu and forward_e4m3.cu by two tiles of keys do: over V^T behind the mask (but three consumers that load
+/// queries of 16 bits: C7511), and without it where V^T is made beside attention, as CTAs begin at different times then; of three rounds and more D 64 behind the mask, and two consumers over rows of V. (Three consumers over rows of V gain nothing
+/// behind the mask, and spill without it.)
+fn drawn(s: &Shape, k: Kernel, sms: u32) -> bool {
     let causal = s.mask == Mask::Causal;
-    let kept = match s.head_dim {
-        64 => causal,
-        128 => groups == 2 && (causal || !made),
-        _ => false,
+    let many = row_tiles(s, k.groups) > 3 * sms;
+    let draws = match s.head_dim {
+        64 => causal && !s.packed && many,
+        _ if k.made || s.packed => causal && !(s.wide && k.groups == 3) || k.made && beside(s, k.groups, sms),
+        d => d == 128 && k.groups == 2 && many,
     };
-    s.plain && !s.packed && (made && beside(s, groups, sms) || kept && row_tiles(s, groups) > 3 * sms)
+    draws && !k.by_one && (s.plain || s.packed)
 }
 
 fn with_counter(mut choice: Choice) -> Choice {
@@ -384,14 +406,17 @@ fn forward_e4m3(s: &Shape, kernel: Kernel, sms: u32) -> Choice {
         forward_e4m3_shared(s, groups, plain, s.packed || made),
     );
     choice.row_tiles = s.seqlen_q.div_ceil(64 * groups);
-    let draws = plain && drawn(s, groups, made, sms);
-    choice.section = sections::section(s, groups, draws, sms);
+    let draws = drawn(s, kernel, sms);
+    choice.section = match draws && s.mask == Mask::Causal {
+        true => sections::drawn(s, groups, slowed(s, kernel), sms).1,
+        false => sections::section(s, groups, false, sms),
+    };
     choice.boxes = Some((64, 128));
     choice = with_scratch(s, made, choice);
     if draws {
         choice = with_counter(choice);
     }
-    if draws && made && s.mask == Mask::Full {
+    if draws && made && beside(s, groups, sms) {
         // V^T is waited for tile by tile, which come in the order of these sections.
         let workers = MAKERS * 256 / s.head_dim;
         choice.tiles_per_worker = workers.ilog2();
