@@ -6,7 +6,7 @@
 //! defines = ["D", "format"]
 //! [budget]
 //! registers = 128
-//! spill_bytes = 32
+//! spill_bytes = 64
 //! [workspace.v_again]
 //! dtype = "f32"
 //! shape = ["B", "H", "ceil_div(S, 128)"]

@@ -6,7 +6,7 @@
 //! defines = ["D", "format"]
 //! [budget]
 //! registers = 128
-//! spill_bytes = 32
+//! spill_bytes = 64
 //! [structs.pack]
 //! bytes = 288
 //! align = 8

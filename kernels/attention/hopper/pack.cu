@@ -12,8 +12,7 @@
 // bytes; codes of the same kind, or null; scale (B, H, blocks); mean (B, H, D), written, or null: nothing is taken out; transposed
 // (B, H, D, 128 * blocks), or null: the codes again as transpose.cuh lays a tile of 128 keys, zero behind S. Row n of 16 c + r holds
 // dimension 16 c + 2 r (r < 8) or 16 c + 2 (r - 8) + 1; bytes 4 j + {0, 1, 2, 3} of 16 keys are keys 2 j + {0, 1, 8, 9}.
-// Assumes: D 64, 128 or 256 (WS_D), one element type (WS_KIND: 0 bf16, 1 f16, 2 f32). Rounding is quantise.cu's: a code next to a tie may be
-// the other one. Grid: (blocks of 128 tokens, B * H, tensors), 2 * D threads.
+// Assumes: D 64, 128 or 256 (WS_D), one element type (WS_KIND: 0 bf16, 1 f16, 2 f32). Grid: (blocks of 128 tokens, B * H, tensors), 2 * D threads.
 // A thread holds 8 values of each of 8 rows in registers, all loaded at once; every CTA of a head makes the mean itself, from the L2, meanwhile.
 // Judged on the PTX machine, for sm_89: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
 #include "params.cuh"
@@ -181,6 +180,12 @@ WS_DEV float even_scale(i32 even, float top, float of_samples) {
     return __fdiv_rn(top, 448.0f);
 }
 
+// x / scale as a division rounds it, by scale's inverse: values of 16 bits from which nothing is taken out lie on ties between codes, and the product alone is next to them.
+WS_DEV float divided(float x, float scale, float inverse) {
+    const float y = x * inverse;
+    return fmaf(fmaf(-y, scale, x), inverse, y);
+}
+
 // Codes of 16 keys by 4 dimensions, from the tile to V^T: a warp writes 128 neighbouring bytes of four rows at a time.
 WS_DEV void transpose(const Pack& t, const u32* tile, i32 block, i32 blocks) {
     const i32 keys16 = threadIdx.x % 8, word = threadIdx.x / 8;
@@ -248,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kThreadsOfSM / kThreads) 
         float y[8];
         widen(x[i], y);
 #pragma unroll
-        for (i32 e = 0; e < 8; ++e) y[e] = (y[e] - mean[e]) * inverse;
+        for (i32 e = 0; e < 8; ++e) y[e] = divided(y[e] - mean[e], scale, inverse);
         uint2 made = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
         if (at < stored) *reinterpret_cast<uint2*>(to + i * kRows * static_cast<i64>(t.c_s)) = made;
         if (at >= tokens) made = make_uint2(0u, 0u);
