@@ -163,28 +163,18 @@ class Choice(unittest.TestCase):
         for (H, Sq, Sk, causal, wgs, sms), want in rows:
             self.assertEqual(h.busiest(h.Shape(1, H, H, Sq, Sk, 128, causal), wgs, sms), want, (H, Sq, Sk, causal, wgs, sms))
 
-    def test_what_is_shared_out_is_as_one_by_one(self):
+    def test_what_is_shared_out_or_drawn_is_as_one_by_one(self):
         for seed in range(200):
             draw = random.Random(seed)
             heads, sms, of_keys, of_rows = draw.randint(1, 40), draw.randint(1, 20), draw.randint(1, 3), draw.randint(0, 3)
             lengths = sorted((draw.randint(0, 30) for _ in range(draw.randint(1, 12))), reverse=True)
             section = draw.randint(1, heads)
-            order = [length for first in range(0, heads, section) for length in lengths for _ in range(min(section, heads - first))]
-            have = [0] * sms
-            for i, length in enumerate(order):
-                have[sms - 1 - i % sms if i // sms % 2 else i % sms] += of_keys * length + of_rows
-            self.assertEqual(h.shared_out(lengths, heads, section, sms, of_keys, of_rows), max(have), seed)
-
-    def test_what_is_drawn_is_as_one_by_one(self):
-        for seed in range(100):
-            draw = random.Random(seed)
-            heads, sms, of_keys, of_rows = draw.randint(1, 40), draw.randint(1, 20), draw.randint(1, 3), draw.randint(0, 3)
-            lengths = sorted((draw.randint(0, 30) for _ in range(draw.randint(1, 12))), reverse=True)
-            section = draw.randint(1, heads)
             order = [of_keys * length + of_rows for first in range(0, heads, section) for length in lengths for _ in range(min(section, heads - first))]
-            ends = [0] * sms
-            for of in order:
-                ends[ends.index(min(ends))] += of
+            have, ends = [0] * sms, [0] * sms
+            for i, takes in enumerate(order):
+                have[sms - 1 - i % sms if i // sms % 2 else i % sms] += takes
+                ends[ends.index(min(ends))] += takes
+            self.assertEqual(h.shared_out(lengths, heads, section, sms, of_keys, of_rows), max(have), seed)
             self.assertEqual(h.drawn_out(lengths, heads, section, sms, of_keys, of_rows), max(ends), seed)
 
     def test_sections_that_are_drawn(self):

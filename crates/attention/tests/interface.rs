@@ -69,6 +69,9 @@ fn plans_say_what_memory_they_need() {
     let packed = Plan::new(&packed, &HOPPER).unwrap();
     assert!(packed.choice().instance.name().contains("_packed1_"), "{}", packed.choice().instance.name());
     assert!(packed.choice().shared_bytes < forward.choice().shared_bytes, "V's own slots are not there");
+    assert_eq!(packed.workspace().counters, 0);
+    let masked = Problem { mask: Mask::Causal, packed_values: true, ..Problem::dense(2, 16, 16, 1500, 1500, 128) };
+    assert_eq!(Plan::new(&masked, &HOPPER).unwrap().workspace().counters, 1, "its row tiles are drawn");
     let transposing = Plan::new(&Problem::dense(2, 16, 4, 4096, 4000, 256), &HOPPER).unwrap();
     assert!(transposing.choice().transposes);
     assert_eq!(transposing.workspace().scratch_bytes, 2 * 4 * 4096 * 256, "V^T, in whole tiles of keys");

@@ -350,9 +350,9 @@ fn forward_f16(s: &Shape, groups: u32, sms: u32) -> Choice {
     if draws { with_counter(choice) } else { choice }
 }
 
-/// Whether row tiles are drawn from a counter, which only forward_f16.cu and forward_e4m3.cu by two tiles of keys do: over V^T behind the mask (but three consumers that load
-/// queries of 16 bits: C7511), and without it where V^T is made beside attention, as CTAs begin at different times then; of three rounds and more D 64 behind the mask, and two consumers over rows of V. (Three consumers over rows of V gain nothing
-/// behind the mask, and spill without it.)
+/// Whether row tiles are drawn from a counter, which only forward_f16.cu and forward_e4m3.cu by two tiles of keys do: over V^T behind the mask (but three consumers that load queries of
+/// 16 bits: C7511), and without it where V^T is made beside attention, as CTAs begin at different times then; of three rounds and more D 64 behind the mask, and two consumers over
+/// rows of V. (Three consumers over rows of V gain nothing behind the mask, and spill without it.)
 fn drawn(s: &Shape, k: Kernel, sms: u32) -> bool {
     let causal = s.mask == Mask::Causal;
     let many = row_tiles(s, k.groups) > 3 * sms;
