@@ -41,6 +41,7 @@
 //   439, 271 (D 128 3 to 5% slower). WS_LENS: three consumers at D 128 2 to 45% slower than two (8x16-16x2048 causal 233 instead of 204), at D 64 with 160 and 32 registers 6 to 20% slower than with 152 and 56; no turns 2 to 7% slower; what is told read again after the loop alike.
 //   The wait for a tile's second scores, H100, 2026-11-27, as long as with a wait in both branches of the question whether rows are peaked (which synccheck refuses, and which ptxas hoists above all but five exponentials): one product and one wait (here without the mask, at D 256
 //   and 128) 0.95 to 1.03, at D 64 behind it 1.00 to 1.04; both products waited for before the question 0.99 to 1.04; the first half's exponentials before the wait (here at D 64 behind the mask) 0.97 to 1.02, without the mask 1.00 to 1.07; four, eight, sixteen of them 1.00 to 1.10; only their arguments 0.99 to 1.06.
+//   Row tiles drawn behind the mask, with log-sum-exps, H100, 2026-11-27, the best of five sizes of sections, times as long as by the list: 4x8x4096x256 0.995, 8x8x2048x256 1.01, 4x16x4096x128 0.98, 8x16x2048x128 1.00, 16x16x1024x128 1.01, 1x16x16384x128 1.00: not done.
 // Measured: docs/ledger.md, docs/ledger-shapes.md. Comes from: split.cu.
 #include "params.cuh"
 #include "scale.cuh"
@@ -113,6 +114,7 @@ static_assert(!kSerial || (!kWide && !kTurns && !WS_KEEP), "halves one after the
 constexpr bool kKeep = WS_KEEP;   // the values' accumulator lives through kFold tiles: D / 2 more registers, a quarter of the additions
 constexpr i32 kFold = 512 / KEYS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = WS_LENS, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = true, kRelative = false;
+constexpr bool kPasses = false;   // a consumer without rows passing over its keys: 1.00 to 1.02 of the time (H100, 2026-11-27)
 static_assert(kPacked && !kSerial || !kWideQ, "queries of 16 bits come with V^T");
 static_assert(!kBlocks || !kKeep, "V's scale differs between tiles: their products do not add up");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");

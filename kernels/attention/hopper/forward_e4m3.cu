@@ -64,13 +64,18 @@
 // Which groups, H100, 2026-11-27, times as long as the first (7 to 12 shapes; 0.3% is chance): three consumers over V^T, four of eight exact, 0x33 1, 0x55 (here) 0.988, 0xA5 0.989, 0xC9 0.990, 0x95 0.992, 0xAA 0.999; rows of V, five of eight, 0x5D 1, 0xB5 (here) 0.991, 0x57 0.995, 0x75 1.003, 0xED 1.007;
 //   behind the mask over V^T, a half linear 1, steps of one and such as hide keys exact besides 1.026, and five eighths of the others linear 1.002 (here: uniform inputs over 640 keys 1.046 to 1.008 of FA3 FP8's error, normal ones over 4,096 1.009 to 1.013), all of those that hide keys C7511; over rows of V, steps of one
 //   exact but a quarter 1.005 (here), wholly 1.010; two behind the mask, linear with a loop for even rows 1, all exact, one group by the MUFU (here) 1.009, over V^T 0.984 (two by it 1.024, 1.001; none 1.011, 0.993); scales by block, all exact, two consumers 1.02 to 1.045 (few rows 1.025, D 256 1.00), over V^T 1.05, causal 1.025; three 1.02 to 1.03,
-//   over V^T without the mask 1.015. Over few keys, three consumers, all exact 1.000, over V^T 1.018. D 256 over V^T: 0x88 and 0x20 1, 0xC0 and 0x10 0.995 (with one parabola more, 0x11, here: relF 1.016 to 1.010 of FA3 FP8's over 4,096 keys), 0x24 and 0x01 1.003; causal 0xAA and 0x11 1, 0x6A and 0x90 (here) 0.995, 0x8B and 0x14 0.997; one parabola less 0.997, two 0.993, not done (1.005 more of FA3 FP8's error each).
+//   over V^T without the mask 1.015. Over few keys, three consumers, all exact 1.000, over V^T 1.018. D 256 over V^T: 0x88 and 0x20 1, 0xC0 and 0x10 0.995 (with one parabola more, 0x11, here: relF 1.016 to 1.010 of FA3 FP8's over 4,096 keys), 0x24 and 0x01 1.003; causal 0xAA and 0x11 1, 0x6A and 0x90 0.995, 0x8B and 0x14 0.997; one parabola less 0.995 (0x80: here since first_rows), two 0.99 (1.004 more of FA3 FP8's error each).
 // Losers beside scales by block or behind the mask, 2026-11-23, us: two tiles to a step whose scales differ, D 128 4x16x4096 586 (562), causal 339 (336); the same at D 256, where forward.cu has
 //   473, 518, as ptxas serialises its products; queries of 16 bits quantised ahead by the producers 598 (572); rows of Q scaled a row tile ahead by the producers, 4x8x4096x256 causal
 //   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18%; V prefetched into the L2 by the launch that makes V^T, alike.
 // V^T made beside attention (transpose.cu, kBeside), H100, 2026-11-27, us, made before and so, row tiles drawn: 4x16x4096x128 462, 446; 1x16x16384 1,728, 1,676; 1x24x4608 231, 226; 4x8x4096x256 416, 406; 1x5x8192x256 312, 304. Where SMs have no row tile less to do, slower (2x8x4096x256 242, 254).
 // Row tiles drawn behind the mask, by sections of heads of a round or a few, H100, 2026-11-27, times as long as by the list that came before (docs/ledger-shapes.md): over V^T 4x8x4096x256 0.935, 2x16-4x4096x256 0.98, 4x16x4096x128 0.985, with V^T made beside 0.965, 1x32x8192x128 0.96; packed values at D 256 0.92 to 0.94, at D 128 0.98; 1x16x16384 1.00.
-//   Losers: the next row tile's rows of Q scaled in the last step, while scores are awaited, 1.02 to 1.03 at D 256, 1.08 to 1.25 at D 128, where who tells of it transposes before (without scaling rows at all 0.97 to 0.985, 0.93 to 0.97); V^T beside at D 256 1.00 to 1.05; rows of V by three consumers, drawn, 0.98 to 1.02; 8, 16, 64 CTAs that make V^T instead of 32 1.00, 1.00, 1.01 (D 256 1.07, 1.025, 1.025).
+//   Losers: the next row tile's rows of Q scaled in the last step, while scores are awaited, 1.02 to 1.03 at D 256, 1.08 to 1.25 at D 128, where who tells of it transposes before (without scaling rows at all 0.97 to 0.985, 0.93 to 0.97); V^T beside at D 256 1.00 to 1.05 (looking ahead for tiles 0.975 to 0.99 up to 4,096 keys, here); rows of V by three consumers, drawn, 0.98 to 1.02; 8, 16, 64 CTAs that make V^T instead of 32 1.00, 1.00, 1.01 (D 256 1.07, 1.025, 1.025).
+// Behind the mask a consumer without rows passes over its row tile's keys (kPasses), H100, 2026-11-27, times as long as multiplying zeros: 4x16x4096x128 0.965 to 0.98, 1x16x16384 0.98, 3x8x5000 0.975, 16x16x600 by three 0.93, by two 0.99, 8x16x2048 over V^T 0.98.
+//   Losers: without the mask 1.00 to 1.02, as whoever has rows takes as long alone; meeting at its end by three over V^T, who spill more then, 1.01 (over more than 8,192 keys less, and 0.99: here), not meeting elsewhere 1.00 to 1.04; outputs made zero late by three (C7511).
+// A head's first rows behind the mask over V^T, which see one tile of keys at most, have weights in two codes each (first_rows). FA3 FP8's error was exceeded by up to 4% by chance, as few weights are rounded there, and half of all rows' squared outputs are theirs. relF of 512 random rows over
+//   FA3 FP8's, mean and most of eight draws, H100, 2026-11-27, before and so: 4x16x4096x128 1.012, 1.043 and 0.980, 0.997; 1x16x16384x128 1.008, 1.022 and 0.967, 1.005; 4x8x4096x256 1.009, 1.039 and 0.967, 1.007; 1x8x16384x256 1.002, 1.014 and 0.970, 0.983. Times as long 1.000 to 1.005.
+//   Losers: by rows of V, where few draws exceed 1.01, 16x16x1024 1.02 (0.999 to 0.959), 600 and 200 keys 1.05, three consumers 1.01; all steps of one tile so 1.05 to 1.08 by three consumers; a step of its own among the others 1.01 to 1.02 by two, C7511 by three.
 // PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
 #ifdef WS_OUT
@@ -148,7 +153,7 @@
 #elif WS_ALL_EXACT
 #define WS_PARABOLA (0xFF & ~WS_MUFU)
 #elif WS_D == 256
-#define WS_PARABOLA (WS_CAUSAL ? 0x90 : WS_SHORT ? 0x62 : 0x11)
+#define WS_PARABOLA (WS_CAUSAL ? 0x80 : WS_SHORT ? 0x62 : 0x11)
 #elif WS_CAUSAL
 #define WS_PARABOLA (WS_LONG ? 0x29 : WS_PACKED ? 0x03 : 0x55)
 #else
@@ -159,6 +164,9 @@
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false;
+// Whether a consumer without rows, of a head's last row tile, passes over its keys instead of multiplying zeros (the first ones serialise products so, C7511, by ptxas 13.0).
+constexpr bool kPasses = WS_CAUSAL && !kFew && !(WGS == 3 && (kWideQ || WS_FAST && !kPacked || WS_EVEN && WS_OUT_CODES));
+constexpr bool kMeets = kPasses && !(WGS == 3 && kPacked && !kBlocks && !WS_LONG);   // and waits for the others at its end
 constexpr bool kRelative = WS_EVEN;   // scales of tiles are relative to those of the row tile's first one, of which pack_kv makes as many equal as it can (Told::even)
 static_assert(D == 128 ? WGS == 2 || WGS == 3 && !kFew : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
 static_assert(!kRelative || kPacked && kBlocks, "scales by block of packed values");
@@ -187,6 +195,8 @@ static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 constexpr bool kAgain = WS_CAUSAL && WGS == 3 && WS_DRAWN && kPacked && !kBlocks && !WS_FAST;   // whether rows of Q are read again when they are scaled: kept in registers meanwhile, products are serialised there (ptxas 13.0, C7511); as they are elsewhere when read again
+constexpr bool kExactly = WS_CAUSAL && !kFew && kPacked && !kBlocks && WGS == (D == 128 ? 3 : 2) && !WS_FAST && !WS_OUT_CODES;   // first_rows
+constexpr bool kClearsLate = WGS != 3;   // outputs are made zero once rows of Q are scaled, which wants registers, too (H100, 2026-11-27: two consumers 0.99 of the time, D 256 0.99; three are serialised so behind the mask, C7511)
 constexpr float kNone = -1.0e30f;   // r of a row that has seen no key
 constexpr float kFar = 64.0f;       // octaves by which a step's reference may be above r
 constexpr float kSteep = 32.0f;     // of b: beyond, f16 has steps of more than half an octave
@@ -264,12 +274,30 @@ WS_DEV void weigh(const Pairs& s, u32 (&p)[KEYS / 8], u32 c0, u32 c1, u32 b0, u3
     }
 }
 
+// The same twice: rounded, and what is left of them, so that their sum has eight bits.
+WS_DEV void weigh_twice(const Pairs& s, u32 (&p)[2][KEYS / 8], u32 c0, u32 c1, u32 b0, u32 b1) {
+    constexpr u32 kMinus32 = 0xD000D000u, k25 = 0x4E434E43u;
+    const u32 m[2] = {mul_f16x2(c0, kMinus32), mul_f16x2(c1, kMinus32)}, n[2] = {fma_f16x2(b0, kMinus32, k25), fma_f16x2(b1, kMinus32, k25)};
+#pragma unroll
+    for (i32 g = 0; g < KEYS / 16; ++g) {
+#pragma unroll
+        for (i32 row = 0; row < 2; ++row) {
+            const i32 at = 4 * (g / 2) + 2 * (g % 2) + row;
+            const u32 x = ex2_f16x2(fma_f16x2(s[4 * g + row], m[row], n[row])), y = ex2_f16x2(fma_f16x2(s[4 * g + 2 + row], m[row], n[row]));
+            u32 of_x, of_y;
+            p[0][at] = e4m3x4_of_f16x2(x, y);
+            f16_of_e4m3(p[0][at], of_x, of_y);
+            p[1][at] = e4m3x4_of_f16x2(sub_f16x2(x, of_x), sub_f16x2(y, of_y));
+        }
+    }
+}
+
 // Behind the mask, two tiles to a step and one: 160 registers are few, so what is seldom wanted is made anew where it is.
 constexpr bool kAnew = WS_CAUSAL && kStep == 2;
 
-// A consumer's thread of 128. kAnew: read anew each time.
+// A consumer's thread of 128. kAnew, and at D 256: read anew each time (H100, 2026-11-27: over V^T without the mask 16 bytes less are spilled, 0.975 to 1.00 of the time).
 WS_DEV u32 anew(u32 thread) {
-    if (kAnew) {
+    if (kAnew || D == 256) {
         asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
         thread %= 128;
     }
@@ -296,6 +324,11 @@ struct Consumer {
     i32 left;    // kAnew: instead of j, those that are left
     u32 marks;   // kAnew: a bit of each of the next tiles, the next one's lowest: whether it is not wholly seen
 
+    WS_DEV_MEMBER void clear() {
+#pragma unroll
+        for (i32 i = 0; i < kOutputs; ++i) o[i] = 0.0f;
+    }
+
     WS_DEV_MEMBER void scale_output(float a0, float a1) {
 #pragma unroll
         for (i32 i = 0; i < kSums; i += 4) o[i] *= a0, o[i + 1] *= a0, o[i + 2] *= a1, o[i + 3] *= a1;
@@ -306,9 +339,9 @@ struct Consumer {
     WS_DEV_MEMBER void skip(i32 tiles) { j += tiles, left -= tiles, marks >>= tiles; }
 
     // A step's references, by which each row's largest score has t kReference / kOctaves, and what its products are worth beside the outputs so far. The branch is taken where logits are beyond 700, rise by 44 after a row tile's first step (kLean: 105), or
-    // a row sees no key: then scores less their largest are what weights are made of, as b would have no place for their differences. kNear: nothing of that can be. kFirst: it may be the row tile's first step, which takes no branch for it; else one that is does.
+    // a row sees no key: then scores less their largest are what weights are made of, as b would have no place for their differences. kNear: nothing of that can be. kFirst: it may be the row tile's first step, which takes no branch for it; else one that is does. kOnly: it is its only one.
     // (H100, 2026-11-27, times as long as with it in every first step: two consumers behind the mask 0.955 to 0.98, three over rows of V 0.97 to 0.98, over V^T 0.985 to 0.99, D 256 0.99 to 1.00, over packed values 0.955 to 0.99; without the mask 1.00. In the loop that is never first three over V^T spill 32 bytes more, 1.07.)
-    template <bool kNear, bool kFirst, i32 kTiles>
+    template <bool kNear, bool kFirst, bool kOnly = false, i32 kTiles>
     WS_DEV_MEMBER void refer_rows(Pairs (&s)[kTiles], u32 top0, u32 top1, u32& b0, u32& b1, float& f0, float& f1) {
         constexpr u32 kReferences = 0x38433843u, kLowest = 0xFBFFFBFFu;   // kReference / kOctaves; -65504
         u32 top = max_nan_f16x2(__byte_perm(top0, top1, 0x5410), __byte_perm(top0, top1, 0x7632));   // of both rows
@@ -338,7 +371,7 @@ struct Consumer {
             const bool far0 = x0 - r0 > kFar, far1 = x1 - r1 > kFar;
             // Of the first step far above it; of later ones no more than they are, as outputs so far may be worth 2^kFar, and what they are multiplied by has no numbers below 2^-126.
             const float n0 = kLean && r0 == kNone ? x0 + kAbove : x0, n1 = kLean && r1 == kNone ? x1 + kAbove : x1;
-            scale_output(far0 ? ex2(r0 - n0) : 1.0f, far1 ? ex2(r1 - n1) : 1.0f);
+            if (!kOnly) scale_output(far0 ? ex2(r0 - n0) : 1.0f, far1 ? ex2(r1 - n1) : 1.0f);
             if (far0) r0 = n0;
             if (far1) r1 = n1;
             d0 = x0 - r0, d1 = x1 - r1;
@@ -474,8 +507,56 @@ struct Consumer {
 
 // kFew: where a row tile's last consumer has no rows all of them end it together. One that only passes over its tiles would be a row tile ahead from then on: then the room of the next Q is given back late, and who is ahead waits for that
 // Q each time. H100, 2026-11-26, causal, us, before and so: 32x64-4x300x300x128 236, 198; 24x16-8x280x280 52.5, 42.9; 49x48-8x392x392 416, 360; full 32x64-4x300 247, 231. (forward_f16.cu, D 64: 0 to 2% slower so. forward.cu's take turns.)
-WS_DEV void few_end_together(const Params& p, const Work& w) {
-    if (kFew && WGS > 1 && w.first_row + 64 * (WGS - 1) >= p.group * few_queries(p, w)) named_barrier_sync(12, 128 * WGS);
+WS_DEV void end_together(const Params& p, const Work& w) {
+    if (kFew ? WGS > 1 && w.first_row + 64 * (WGS - 1) >= p.group * few_queries(p, w) : kMeets && w.first_row + 64 * (WGS - 1) >= p.Sq) named_barrier_sync(12, 128 * WGS);
+}
+
+// Rows that see one tile of keys at most, a head's first ones: by weights of eight bits (weigh_twice), as each of their few weights' rounding shows, and half of all rows' squared outputs are theirs.
+WS_DEV void first_rows(const Params& p, const Rings& io, Place& n, const Told& x, u32 base, const Ring<kQStages>& q, u32 group, u32 own) {
+    const Work& w = x.w;
+    const u32 thread = anew(own), warp = thread / 32, lane4 = thread % 4;
+    const i32 group_row = w.first_row + 64 * group, row0 = own_row(w, group, thread);
+    Consumer me;
+    me.r0 = me.r1 = kNone;
+    if (!kOwnQ) mbarrier_wait(io.bars.q_raw(q.slot), q.phase);
+    prepare_rows(p, x, group_row + 16 * warp, base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch, 0, thread % 32, x.c, me.step0, me.step1);
+    me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1);
+    fence_async_shared();
+    named_barrier_sync(8 + group, 128);
+    io.wait_k(n);
+    Pairs s[1];
+    issue_scores(s[0], desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16), io.k_desc(n));
+    wgmma_wait<0>();
+    pin(s[0]);
+    io.release_k(n);
+    hide_unseen(s[0], p, w.keys_at(0), row0, lane4);
+    u32 top0, top1, b0, b1, pr[2][KEYS / 8];
+    float f0, f1;
+    largest_scores(s[0], false, top0, top1);
+    me.refer_rows<false, true, true>(s, top0, top1, b0, b1, f0, f1);
+    weigh_twice(s[0], pr, me.c0, me.c1, b0, b1);
+    pin(pr[0]);
+    pin(pr[1]);
+    io.wait_vt(n);
+    const u32 vt[2] = {io.vt_desc(n), io.vt_desc(n)};
+    const i64 at = static_cast<i64>(x.head) * p.Sq;
+    float last[36], other[32];
+    issue_values(last, pr, vt, D - 64);
+    wgmma_wait<0>();
+    pin(last);
+    f0 = last[32] == 0.0f ? 0.0f : x.v_scale * rcp(last[32]), f1 = last[34] == 0.0f ? 0.0f : x.v_scale * rcp(last[34]);
+    store_rows<4>(p, last, at, row0, lane4, f0, f1, D - 64);
+#pragma unroll
+    for (i32 i = 0; i < kSlices - 1; ++i) {
+        issue_values(other, pr, vt, 64 * i);
+        wgmma_wait<0>();
+        pin(other);
+        store_rows<4>(p, other, at, row0, lane4, f0, f1, 64 * i);
+    }
+    io.release_vt(n);
+    ++n;
+#pragma unroll 1
+    for (i32 t = w.tiles - 1; t > 0; --t, ++n) io.pass_over(n);   // PERF: counted up, ptxas 13.0 serialises three consumers' products (C7511)
 }
 
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 own) {
@@ -494,9 +575,16 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const Told x = told(me.record);
         const Work& w = x.w;
         if (w.tiles < 0) break;
+        if (kExactly && w.tiles > 0 && tiles_seen(p, w, w.first_row + 64 * group) == 1) {
+            first_rows(p, io, n, x, base, q, group, own);
+            end_together(p, w);
+            __syncwarp();
+            io.release(bars.q_empty(q.slot));
+            q.next();
+            continue;
+        }
         me.r0 = me.r1 = kNone;
-#pragma unroll
-        for (i32 i = 0; i < kOutputs; ++i) me.o[i] = 0.0f;
+        if (!kClearsLate || w.tiles == 0) me.clear();
         bool given = false;   // Q's only room, already
         if (w.tiles > 0) {
             const u32 thread = anew(own), warp = thread / 32, lane4 = thread % 4;
@@ -508,6 +596,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const float reach = prepare_rows(p, x, group_row + 16 * warp, q_at, factors, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
             me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1);
             const u32 reaches = kLean ? __reduce_max_sync(0xFFFFFFFFu, __float_as_uint(reach)) : 0;   // of the warp's rows; what is no number is above all
+            if (kClearsLate) me.clear();
             fence_async_shared();
             bool near = false;
             if (kLean) near = all_say(8 + group, 128, __uint_as_float(reaches) <= kReach);
@@ -586,7 +675,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                     singles = me.left;
                 } while (kSinglyLast && singles > 0);
             } else me.pass_over(io, n, w.tiles);
-            few_end_together(p, w);
+            end_together(p, w);
         }
         const Told done = told(me.record);   // again: that costs less than its registers in the loop
         __syncwarp();

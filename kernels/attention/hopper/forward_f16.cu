@@ -38,6 +38,8 @@
 //   A row's halvings of its factor (raise) in local memory, H100, 2026-11-27: 1 to 2% slower, few rows 2 to 4% (a kernel with a stack starts later); in registers (here) 0.5% slower than none.
 //   Exact weights, exponentials in f16 by the MUFU, for warps whose rows are peaked (peaked.cuh), H100, 2026-11-26: errors 0.31 to 1.0 of FA3 FP8's instead of 1.1 to 1.5 for queries 2 to 4 times standard normal ones, but both are less than 1% of what the quantiser loses there; such rows 15 to 40%
 //   slower, and all others 1 to 5%, as the sums are asked once in each row tile (2x8x2048 causal 17.2 us instead of 16.3, 16x16x1024 92.1 instead of 89.6).
+//   A consumer without rows passes over its row tile's keys behind the mask (kPasses), H100, 2026-11-27, times as long as multiplying zeros: 64x16x300 by four 0.84, by two 0.94, 8x16x1100 0.94, 4x16x2900 0.965; meeting the others at its end 0.87, 0.98, 0.945, 0.965;
+//   without the mask, where whoever has rows takes as long alone, 64x16x300 1.02, 16x8x1300 1.005, 4x16x2900 1.00 (8x16x1100 0.95).
 // Measured: docs/ledger.md. Comes from: forward.cu.
 #include "params.cuh"
 #include "widen.cuh"
@@ -72,6 +74,7 @@ constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
 static_assert(WGS == 2 || WGS == 4, "two or four consumers: three lost, and straddle blocks of 128 queries");
 constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false, kRelative = false, kAgain = false;
+constexpr bool kPasses = WS_CAUSAL && !kFew;   // whether a consumer without rows, of a head's last row tile, passes over its keys
 static_assert(WS_PACKED || !kWideQ, "queries of 16 bits go with packed values");
 static_assert(!kBlocks || !kFew, "few rows take V as it comes");
 static_assert(!kLens || kFew, "lengths of their own: few rows");

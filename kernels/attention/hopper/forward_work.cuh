@@ -2,7 +2,7 @@
 //
 // Knows nothing of scores and weights. Wants D, WGS, KEYS, ROWS; the stages kQStages, kStages, kVStages and kVtStages; the map of shared memory: kTileBytes, kQBytes,
 // kVtBytes (a slot of V as consumers take it), kWhole (a row tile has a multiple of so many tiles of keys), kK, kV, kVt and what forward_rings.cuh wants; kTransposers, kPacked (V^T comes as consumers take it), kAcross
-// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kLogs (with lengths of their own: log-sum-exps may be wanted); kOwnQ (they load Q themselves); kFew (row tiles are of packed rows of a key head, whose Q comes row by row, and their keys are shared out among CTAs: few.cuh); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
+// (V^T comes, and is rewritten), kBlocks and WS_BLOCKS; kTold (consumers are told of their work, beside Q, by what begin_rows writes); kLogs (with lengths of their own: log-sum-exps may be wanted); kOwnQ (they load Q themselves); kFew (row tiles are of packed rows of a key head, whose Q comes row by row, and their keys are shared out among CTAs: few.cuh); kPasses (a consumer without rows passes over its row tile's keys); kConsumerRegisters, kProducerRegisters; WS_CAUSAL and WS_TRACE.
 #pragma once
 #include "forward_rings.cuh"
 #include "made.cuh"
@@ -45,6 +45,7 @@ WS_DEV float relative(float scale, float base) { return scale == base ? 1.0f : _
 // Of the tiles of keys, how many some of 64 rows from group_row on see: the others are passed over. And the key from which on a mask is wanted.
 WS_DEV i32 tiles_seen(const Params& p, const Work& w, i32 group_row) {
     if (kFew) return few_tiles_seen(p, w, group_row);
+    if (kPasses && group_row >= p.Sq) return 0;
     return WS_CAUSAL ? max(0, min(w.tiles, (min(p.Sk, p.Sk - p.Sq + group_row + 64) + KEYS - 1) / KEYS)) : w.tiles;
 }
 WS_DEV i32 clear_keys(const Params& p, i32 group_row) { return WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + group_row + 1) : p.Sk; }
@@ -124,6 +125,7 @@ WS_DEV void announce(u32 bar) {
 constexpr bool kMade = kPacked && !kBlocks;
 // Or, where the host has a number of workers in p.tiles_per_worker, by some of the SMs while the others have begun: V^T's loader waits for each tile by itself.
 constexpr bool kBeside = kMade && WS_DRAWN;
+constexpr bool kLooksAhead = kBeside && D == 256;   // for the next tiles, while slots are taken (H100, 2026-11-27, behind the mask 0.99 of the time at D 256; at D 128, where 64 bytes more are spilled, 1.02)
 
 // Which tiles of that V^T there are, as its loader sees them: p.tiles_per_worker is the logarithm of how many workers make them, p.tiles_per_unit their sections' heads of V.
 struct MadeTiles {
@@ -242,13 +244,17 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
         if (!made.beside && round == 0) wait_for_earlier_kernels();
         const i32 kv_head = w.head / p.group;
         made.head(p, w.b * p.Hkv + kv_head);
+        i32 there = 0;   // tiles that are
 #pragma unroll 1
         for (i32 i = 0; i < w.tiles; ++i) {
             const u32 full = kPacked ? bars.vt_full(v.slot) : bars.v_full(v.slot);
 #if WS_BLOCKS
             const float scale = kRelative ? 1.0f : load_f32(p.v_scale + w.b * p.vs_b + kv_head * p.vs_h + w.keys_at(i) * p.vs_t);
 #endif
-            made.await(p, w.keys_at(i));
+            if (kLooksAhead && !made.all) {
+                for (; there <= i; ++there) made.await(p, w.keys_at(there));
+                for (; there < min(w.tiles, i + 4) && !mbarrier_test(bars.vt_empty(v.slot), v.phase ^ 1); ++there) made.await(p, w.keys_at(there));
+            } else made.await(p, w.keys_at(i));
             mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
             if (kRelative) mbarrier_expect_tx(full, kTileBytes);   // its scales come with K
             else announce(full);
@@ -320,9 +326,10 @@ struct Rings {
     // Neither looked at.
     WS_DEV_MEMBER void pass_over(Place n) const {
         wait_k(n);
-        if (kFew) __syncwarp();   // a group without rows passes over all tiles: no lane may lag by two phases
+        if (kFew || kPasses) __syncwarp();   // a group without rows passes over all tiles: no lane may lag by two phases
         release_k(n);
         wait_vt(n);
+        if (kPasses) __syncwarp();
         release_vt(n);
     }
 };
@@ -348,18 +355,18 @@ WS_DEV void add_mean(const Params& p, float (&o)[N], i64 head, u32 lane4, float 
     }
 }
 
-// A thread's two rows of an output: o times f0 and f1, from row0 of a head on, whose rows are those from `at` on of all. kSecond: where the second of four neighbouring dimensions lies, 4 as V^T has them, 1 as V does.
+// A thread's two rows of an output, or of as many of its dimensions as there are, from `first` on: o times f0 and f1, from row0 of a head on, whose rows are those from `at` on of all. kSecond: where the second of four neighbouring dimensions lies, 4 as V^T has them, 1 as V does.
 template <i32 kSecond, i32 N>
-WS_DEV void store_rows(const Params& p, const float (&o)[N], i64 at, i32 row0, u32 lane4, float f0, float f1) {
+WS_DEV void store_rows(const Params& p, const float (&o)[N], i64 at, i32 row0, u32 lane4, float f0, float f1, i32 first = 0) {
     constexpr i32 kThird = 5 - kSecond;
-    const i64 to = (at + row0) * D + 4 * lane4;
+    const i64 to = (at + row0) * D + first + 4 * lane4;
     if (row0 < p.Sq) {
 #pragma unroll
-        for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 16 * j, o[8 * j] * f0, o[8 * j + kSecond] * f0, o[8 * j + kThird] * f0, o[8 * j + 5] * f0);
+        for (i32 j = 0; j < N / 8; ++j) store_out4(p, to + 16 * j, o[8 * j] * f0, o[8 * j + kSecond] * f0, o[8 * j + kThird] * f0, o[8 * j + 5] * f0);
     }
     if (row0 + 8 < p.Sq) {
 #pragma unroll
-        for (i32 j = 0; j < D / 16; ++j) store_out4(p, to + 8 * D + 16 * j, o[8 * j + 2] * f1, o[8 * j + 2 + kSecond] * f1, o[8 * j + 2 + kThird] * f1, o[8 * j + 7] * f1);
+        for (i32 j = 0; j < N / 8; ++j) store_out4(p, to + 8 * D + 16 * j, o[8 * j + 2] * f1, o[8 * j + 2 + kSecond] * f1, o[8 * j + 2 + kThird] * f1, o[8 * j + 7] * f1);
     }
 }
 

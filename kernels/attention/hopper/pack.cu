@@ -16,6 +16,7 @@
 // A thread holds 8 values of each of 8 rows in registers, all loaded at once; every CTA of a head makes the mean itself, from the L2, meanwhile.
 // Judged on the PTX machine, for sm_89: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
 #include "params.cuh"
+#include "quotient.cuh"
 
 static_assert(WS_D == 64 || WS_D == 128 || WS_D == 256, "head dimensions of attention");
 static_assert(WS_KIND >= 0 && WS_KIND <= 2, "0 bf16, 1 f16, 2 f32");
@@ -178,12 +179,6 @@ WS_DEV float even_scale(i32 even, float top, float of_samples) {
     const float of_head = of_samples > 1e-6f ? __fdiv_rn(static_cast<float>(even) * of_samples, 16.0f * 448.0f) : 1.0f;
     if (top <= 1e-6f || (top <= 448.0f * of_head && top >= 448.0f / 256.0f * of_head)) return of_head;
     return __fdiv_rn(top, 448.0f);
-}
-
-// x / scale as a division rounds it, by scale's inverse: values of 16 bits from which nothing is taken out lie on ties between codes, and the product alone is next to them.
-WS_DEV float divided(float x, float scale, float inverse) {
-    const float y = x * inverse;
-    return fmaf(fmaf(-y, scale, x), inverse, y);
 }
 
 // Codes of 16 keys by 4 dimensions, from the tile to V^T: a warp writes 128 neighbouring bytes of four rows at a time.

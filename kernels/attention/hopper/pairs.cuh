@@ -62,8 +62,8 @@ constexpr float kScoresInF16 = 1.02f * 448.0f * 448.0f * D / (65504.0f * 65504.0
 // kFew: c is each row's own, from `factors`. known: c has K's scale. reach: how many octaves its scores are at most from 0, whatever codes keys are.
 WS_DEV float scale_rows(u32 q, u32 factors, u32 lane, float c, bool known, float& reach) {
     constexpr u32 kChunks = D / 32;   // of 16 codes, of a lane
-    const u32 row = lane / 2, first = (lane & 1) * kChunks;
-    auto at = [&](u32 i) { return q + (first + i) / 8 * (64 * 128) + swizzled<kPitch>(row, (first + i) % 8); };   // at D 256 the second half of the dimensions lies behind
+    const u32 row = lane / 2, first = (lane & 1) * kChunks, turned = D == 256 ? (lane & 1) * 4 : 0;   // else a row's two lanes would meet in the same banks
+    auto at = [&](u32 i) { return q + (first + i) / 8 * (64 * 128) + swizzled<kPitch>(row, (first + i) % 8 ^ turned); };   // at D 256 the second half of the dimensions lies behind
     u32 h[D / 4], norm = 0;
     if (kFew) c = load_shared_f32(factors + 4 * row);
 #pragma unroll

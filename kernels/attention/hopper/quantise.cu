@@ -8,11 +8,12 @@
 // heads of f16 or bf16 need one launch of attention_quantise_head instead: a head's CTAs keep their tokens in registers until all of its maxima
 // are there, so x is read once. CTAs take their places in order, so it ends if a head's CTAs fit the device together.
 // Assumes: D a multiple of 8, at most 256. Grid: (blocks of 128 tokens, B * H, tensors), 256 threads.
-// Rounding: to nearest even, of x times 1 / scale: a code next to a tie may be the other one of x / scale.
+// Rounding: to nearest even, of the quotient.
 // Judged on the PTX machine, for sm_89: gate_any_pack.cu, and with attention behind it gate_any_pack_attend.cu.
 // Measured: docs/ledger.md. Bound by memory: x is read once or twice (the second time mostly from the L2), codes written once.
 #include "block_max.cuh"
 #include "params.cuh"
+#include "quotient.cuh"
 
 struct Quantise {
     const void* x;
@@ -75,9 +76,9 @@ WS_DEV void load8(const Quantise& t, i64 at, const float* shift, float (&y)[8]) 
     }
 }
 
-WS_DEV void store8(const Quantise& t, i64 at, float (&y)[8], float inverse) {
+WS_DEV void store8(const Quantise& t, i64 at, float (&y)[8], float scale, float inverse) {
 #pragma unroll
-    for (i32 e = 0; e < 8; ++e) y[e] *= inverse;
+    for (i32 e = 0; e < 8; ++e) y[e] = divided(y[e], scale, inverse);
     *reinterpret_cast<uint2*>(t.codes + at) = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
 }
 
@@ -159,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise(const 
         const i32 row = to.row, d = to.column * 8;
         float y[8];
         load8(t, w.b * t.x_b + w.h * t.x_h + (w.first + row) * t.x_s + d, w.shift ? w.shift + d : nullptr, y);
-        store8(t, w.b * t.c_b + w.h * t.c_h + (w.first + row) * t.c_s + d, y, inverse);
+        store8(t, w.b * t.c_b + w.h * t.c_h + (w.first + row) * t.c_s + d, y, scale, inverse);
     }
 }
 
@@ -201,7 +202,7 @@ WS_DEV void quantise_block_of_head(const Quantise& t, const Place& w, u32 head, 
         if (at.row >= w.tokens) break;
         float y[8];
         widen8(t, raw[i], kShifted ? w.shift + at.column * 8 : nullptr, y);
-        store8(t, to + at.row * t.c_s + at.column * 8, y, inverse);
+        store8(t, to + at.row * t.c_s + at.column * 8, y, scale, inverse);
     }
 }
 

@@ -196,10 +196,10 @@ MAKERS = 32   # CTAs, an SM each, that make V^T while attention begins on the ot
 
 def beside(s, wgs, sms=SMS):
     """Whether forward_e4m3.cu's V^T is made by some SMs while attention begins on the others: without the mask, where so many SMs have a row tile less to do than others, which takes as long as making it.
-    Behind the mask, where SMs that begin later draw less, at D 128 where there is much of it (H100, 2026-11-27: of 25 MB and more 1 to 3% faster, of less alike; at D 256 0 to 5% slower)."""
+    Behind the mask, where SMs that begin later draw less, where there is much of it (H100, 2026-11-27, of 25 MB and more: D 128 1 to 3% faster, D 256 1 to 2%, but of 8,192 keys and more 2% slower; of less alike)."""
     row_tiles = ceil_div(s.Sq, 64 * wgs) * s.Hq * s.B
     if not s.plain or s.causal:
-        return s.plain and s.D == 128 and transposed_bytes(s) >= MUCH_TRANSPOSED and row_tiles > 3 * sms
+        return s.plain and (s.D == 128 or s.Sk <= 4096) and transposed_bytes(s) >= MUCH_TRANSPOSED and row_tiles > 3 * sms
     fewer = ceil_div(row_tiles, sms) * sms - row_tiles
     of_tile = MANY["forward_e4m3", s.D, wgs, True, False][0][0]
     return fewer >= MAKERS and ceil_div(s.Sk, 128) * of_tile * 4 // 7 >= transposed_bytes(s) // 1200
@@ -280,10 +280,13 @@ SECTIONS = (4, 8, 11, 12, 16, 22, 24, 32, 33, 44, 48, 64, 66, 96)   # heads of K
 MOST_PIECES = 2048   # steps that looking at one may take, or row tiles that are drawn
 
 
-def lengths_of(s, wgs):
-    """Tiles of keys of a head's causal row tiles, the longest first."""
+def lengths_of(s, wgs, passes=False):
+    """Tiles of keys of a head's causal row tiles, the longest first. passes: less of the last rows' ones for each consumer without rows, which passes over them: half of its share (H100, 2026-11-27: of four consumers three, two, one less 50, 25, 14%)."""
     rows = 64 * wgs
-    return [ceil_div(max(0, s.Sk - s.Sq + min(s.Sq, first + rows)), 128) for first in reversed(range(0, s.Sq, rows))]
+    lengths = [ceil_div(max(0, s.Sk - s.Sq + min(s.Sq, first + rows)), 128) for first in reversed(range(0, s.Sq, rows))]
+    if passes:
+        lengths[0] -= lengths[0] * (-s.Sq % rows // 64) // (2 * wgs)
+    return lengths
 
 
 def shared_out(lengths, heads, section, sms, of_keys=1, of_rows=0):
@@ -322,7 +325,7 @@ def drawn_out(lengths, heads, section, sms, of_keys, of_rows):
 def drawn_sections(s, wgs, made, sms=SMS):
     """(cycles, heads of a section) for causal row tiles of forward_e4m3.cu that are drawn. Small sections share the L2, where each megabyte of K and V beyond 8 costs 0.05% (D 256: 0.12%); sections of whole rounds leave SMs even, if the last
     one is no smaller. H100, 2026-11-27, times as long as the list that came before: 4x8x4096x256 by 2, 4, 6, 8, 16, 32 heads 1.004, 0.935, 1.06, 0.953, 0.966, 1.01; 4x16x4096x128 by 4, 8, 12, 16, 32, 64 1.016, 0.988, 1.037, 0.985, 0.979, 1.00."""
-    kv_heads, lengths = s.Hkv * s.B, lengths_of(s, wgs)
+    kv_heads, lengths = s.Hkv * s.B, lengths_of(s, wgs, True)
     of_keys, of_rows = many_cycles(s, "forward_e4m3", wgs, made, False)
     rounds = lambda heads: heads * s.group * len(lengths) * 10 // (9 * sms)
     whole = [kv_heads]
@@ -367,13 +370,13 @@ def forward_f16_shared(wgs, packed=False):
     return fixed + 4 * 2 * (128 * 64 + 1024) + 64 if packed else ceil_div(fixed + 4 * 2 * 128 * 64, 1024) * 1024 + 2048
 
 
-def busiest(s, wgs, sms=SMS, draws=False):
-    """(tiles of keys, row tiles) of the SM that has most to do; draws: where row tiles are drawn."""
+def busiest(s, wgs, sms=SMS, draws=False, passes=False):
+    """(tiles of keys, row tiles) of the SM that has most to do; draws: where row tiles are drawn; passes: lengths_of."""
     heads = s.Hq * s.B
     row_tiles = ceil_div(ceil_div(s.Sq, 64 * wgs) * heads, sms)
     if not s.causal:
         return ceil_div(s.Sk, 128) * row_tiles, row_tiles
-    lengths = lengths_of(s, wgs)
+    lengths = lengths_of(s, wgs, passes)
     if row_tiles > 16 or draws:   # shared out evenly, but none is divided
         return max(lengths[0], ceil_div(sum(lengths) * heads, sms)), row_tiles
     return shared_out(lengths, heads, _section(s, wgs, False, sms), sms), row_tiles
@@ -691,10 +694,10 @@ def many_ns(s, file, wgs, made, by_one, sms=SMS):
     of_keys, of_rows = many_cycles(s, file, wgs, made, by_one)
     draws, next_to = file != "forward" and drawn(s, wgs, made, by_one, sms), made and file == "forward_e4m3" and not by_one and beside(s, wgs, sms)
     memory = 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
-    making = 0 if not made else 2000 if next_to and not s.causal else 1200 + transposed_bytes(s) * (MADE[s.D, s.causal] - (200 if next_to else 0)) // 1000000
+    making = 0 if not made else 2000 if next_to and not s.causal else 1200 + transposed_bytes(s) * (MADE[s.D, s.causal] - (0 if not next_to else 200 if s.D == 128 else 80)) // 1000000
     if draws and s.causal and file == "forward_e4m3":   # as measured beside those that are not drawn
         return 2000 + making + max(drawn_sections(s, wgs, made, sms)[0] * (55 if s.D == 256 else 57) // 100, memory)
-    tiles, row_tiles = busiest(s, wgs, sms, draws)
+    tiles, row_tiles = busiest(s, wgs, sms, draws, file != "forward")
     if not s.causal and file == "forward_e4m3" and not by_one:   # two at a time
         tiles = row_tiles * 2 * ceil_div(s.Sk, 256)
     return 2000 + making + max(of_keys * tiles * 4 // 7, memory) + of_rows * row_tiles * 4 // 7   # at 1.75 GHz

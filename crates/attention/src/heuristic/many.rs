@@ -35,12 +35,15 @@ const MAKERS: u32 = 32;
 const MUCH_TRANSPOSED: u64 = 24 << 20;
 
 /// Whether forward_e4m3.cu's V^T is made by some SMs while attention begins on the others: without the mask, where so many SMs have a row tile less to do than others, which takes
-/// as long as making it. Behind the mask, where SMs that begin later draw less, at D 128 where there is much of it (H100, 2026-11-27: of 25 MB and more 1 to 3% faster, of less
-/// alike; at D 256 0 to 5% slower).
+/// as long as making it. Behind the mask, where SMs that begin later draw less, where there is much of it (H100, 2026-11-27, of 25 MB and more: D 128 1 to 3% faster, D 256 1 to 2%,
+/// but of 8,192 keys and more 2% slower; of less alike).
 fn beside(s: &Shape, groups: u32, sms: u32) -> bool {
     let row_tiles = row_tiles(s, groups);
     if s.mask == Mask::Causal {
-        return s.plain && s.head_dim == 128 && transposed_bytes(s) >= MUCH_TRANSPOSED && row_tiles > 3 * sms;
+        return s.plain
+            && (s.head_dim == 128 || s.seqlen_k <= 4096)
+            && transposed_bytes(s) >= MUCH_TRANSPOSED
+            && row_tiles > 3 * sms;
     }
     let fewer = row_tiles.next_multiple_of(sms) - row_tiles;
     let (of_tile, _) =
@@ -188,7 +191,7 @@ fn ns(s: &Shape, k: Kernel, sms: u32) -> u64 {
         (128, Mask::Full) => 400,
         (128, Mask::Causal) => 510 - if next_to { 200 } else { 0 },
         (_, Mask::Full) => 560,
-        (_, Mask::Causal) => 700,
+        (_, Mask::Causal) => 700 - if next_to { 80 } else { 0 },
     };
     let making = match k.made {
         false => 0,
@@ -201,7 +204,7 @@ fn ns(s: &Shape, k: Kernel, sms: u32) -> u64 {
         let (cycles, _) = sections::drawn(s, k.groups, (of_keys, of_rows), sms);
         return begin + (cycles * if s.head_dim == 256 { 55 } else { 57 } / 100).max(memory);
     }
-    let (tiles, row_tiles) = busiest(s, k.groups, draws, sms);
+    let (tiles, row_tiles) = busiest(s, k, draws, sms);
     let tiles =
         if by_two && s.mask == Mask::Full { row_tiles * 2 * u64::from(s.seqlen_k.div_ceil(256)) } else { tiles };
     begin + (of_keys * tiles * 4 / 7).max(memory) + of_rows * row_tiles * 4 / 7
@@ -312,14 +315,14 @@ fn forward_f16_shared(groups: u32, packed: bool) -> u32 {
     }
 }
 
-/// (tiles of keys, row tiles) of the SM that has most to do with so many consumers; `draws`: where row tiles are drawn.
-fn busiest(s: &Shape, groups: u32, draws: bool, sms: u32) -> (u64, u64) {
+/// (tiles of keys, row tiles) of the SM that has most to do; `draws`: where row tiles are drawn.
+fn busiest(s: &Shape, Kernel { file, groups, .. }: Kernel, draws: bool, sms: u32) -> (u64, u64) {
     let heads = s.heads_kv * s.group * s.batch;
     let of_rows = row_tiles(s, groups).div_ceil(sms);
     let of_keys = match s.mask {
         Mask::Full => u64::from(s.seqlen_k.div_ceil(128)) * u64::from(of_rows),
         Mask::Causal => {
-            let lengths = sections::lengths(s, groups);
+            let lengths = sections::lengths(s, groups, file != File::Exact);
             if of_rows > 16 || draws {
                 // Shared out evenly, but none is divided.
                 lengths

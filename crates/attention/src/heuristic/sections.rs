@@ -15,14 +15,20 @@ const SECTIONS: [u32; 14] = [4, 8, 11, 12, 16, 22, 24, 32, 33, 44, 48, 64, 66, 9
 /// Steps that looking at one may take, or row tiles that are drawn.
 const MOST_PIECES: u64 = 2048;
 
-/// Tiles of keys of a head's causal row tiles, the longest first.
-pub(super) fn lengths(s: &Shape, groups: u32) -> Vec<u64> {
+/// Tiles of keys of a head's causal row tiles, the longest first. `passes`: less of the last rows' ones for each consumer without rows, which passes over them:
+/// half of its share (H100, 2026-11-27: of four consumers three, two, one less 50, 25, 14%).
+pub(super) fn lengths(s: &Shape, groups: u32, passes: bool) -> Vec<u64> {
     let rows = 64 * groups;
     let length = |tile: u32| {
         let last = s.seqlen_q.min((tile + 1).saturating_mul(rows));
         u64::from((s.seqlen_k + last).saturating_sub(s.seqlen_q).div_ceil(128))
     };
-    (0..s.seqlen_q.div_ceil(rows)).rev().map(length).collect()
+    let mut lengths: Vec<_> = (0..s.seqlen_q.div_ceil(rows)).rev().map(length).collect();
+    if let (true, Some(last)) = (passes, lengths.first_mut()) {
+        let idle = (s.seqlen_q.next_multiple_of(rows) - s.seqlen_q) / 64;
+        *last -= *last * u64::from(idle) / u64::from(2 * groups);
+    }
+    lengths
 }
 
 /// What the SM that has most to do has, as `work_of` of forward_work.cuh shares row tiles out: by sections of heads, the longest first, rounds forwards and
@@ -74,7 +80,7 @@ fn drawn_out(lengths: &[u64], heads: u32, section: u32, sms: u32, (of_keys, of_r
 /// no smaller. H100, 2026-11-27, times as long as the list that came before: 4x8x4096x256 by 2, 4, 6, 8, 16, 32 heads 1.004, 0.935, 1.06, 0.953, 0.966, 1.01;
 /// 4x16x4096x128 by 4, 8, 12, 16, 32, 64 1.016, 0.988, 1.037, 0.985, 0.979, 1.00.
 pub(super) fn drawn(s: &Shape, groups: u32, cycles: (u64, u64), sms: u32) -> (u64, u32) {
-    let (kv_heads, lengths) = (s.heads_kv * s.batch, lengths(s, groups));
+    let (kv_heads, lengths) = (s.heads_kv * s.batch, lengths(s, groups, true));
     let heads = kv_heads * s.group;
     let row_tiles = |heads_kv: u32| u64::from(heads_kv * s.group) * lengths.len() as u64;
     let rounds = |heads_kv: u32| row_tiles(heads_kv) * 10 / (9 * u64::from(sms));
@@ -121,7 +127,7 @@ pub(super) fn section(s: &Shape, groups: u32, counted: bool, sms: u32) -> u32 {
     if counted {
         return s.group * kv_heads.div_ceil(kv_heads.div_ceil(MANY_HEADS)); // those are even
     }
-    let lengths = lengths(s, groups);
+    let lengths = lengths(s, groups, false);
     let (row_tiles, heads) = (lengths.len() as u64, s.group * kv_heads);
     let rounds = (row_tiles * u64::from(heads)).div_ceil(u64::from(sms));
     let fits = |n: &u32| *n < kv_heads && u64::from(kv_heads.div_ceil(*n)) * row_tiles + rounds <= MOST_PIECES;
