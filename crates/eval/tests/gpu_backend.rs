@@ -146,6 +146,14 @@ fn a_hang_ends_at_the_limit_and_the_next_job_finds_a_worker() {
     let begun = Instant::now();
     assert_eq!(fake(&backend, "copy").end, RunEnd::Completed);
     assert!(begun.elapsed() < Duration::from_secs(30));
+
+    // PTX that the driver compiles for some seconds is given them.
+    let bytes = ScalarValue::Whole(4 * N as i64);
+    let mut long = artifact("hang", &[8, 8, 4]);
+    long.ptx_sha256 = "1".repeat(64);
+    long.ptx.push_str(&"\n// A long one.".repeat(5_000));
+    let limited = run(&backend, &long, &plan("hang", &[bytes])).expect("whatever a candidate does is data");
+    assert_eq!(limited.end, RunEnd::LimitReached { what: "seconds".into(), limit: 2 + 3 });
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub struct GpuOptions {
     pub command: WorkerCommand,
     /// The driver's ordinal.
     pub device: u32,
-    /// For one job: transfers, repeats and launches.
+    /// For one job: transfers, repeats and launches, without what the driver compiles.
     pub seconds: u64,
     /// For the start of a worker.
     pub start_seconds: u64,
@@ -186,13 +186,15 @@ pub(super) const SECONDS_FOR_ENDLESS: u64 = 3;
 const SLOWEST: u64 = 500_000_000;
 
 impl GpuBackend {
-    /// By the job's work, so that a kernel that never ends is given up soon; over a launcher transfers may be slow.
+    /// By the job's work, so that a kernel that never ends is given up soon; over a launcher transfers may be slow. The driver's compiler
+    /// has its time on top.
     fn deadline(&self, workers: &Workers, job: &Job) -> u64 {
-        match self.options.command.remote {
+        let own = match self.options.command.remote {
             Some(_) => self.options.seconds,
             None if workers.endless.contains(&job.artifact.ptx_sha256) => SECONDS_FOR_ENDLESS,
             None => self.options.seconds.min(SECONDS_FOR_ANY.saturating_add(job.max_instructions / SLOWEST)),
-        }
+        };
+        own + request::compile_seconds(job, &self.device)
     }
 }
 

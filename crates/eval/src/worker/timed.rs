@@ -134,11 +134,12 @@ impl GpuBackend {
             copies_bytes: resident.copies_bytes,
             ..Prepare::new(&resident.name, &run.image, &run.buffers, &run.launches, &want)
         };
-        let head = match worker.prepare(&prepare, &prepared.blobs, PREPARE_SECONDS) {
+        let seconds = PREPARE_SECONDS + request::compile_seconds(&job, self.device());
+        let head = match worker.prepare(&prepare, &prepared.blobs, seconds) {
             Ok(head) => head,
             Err(e) => return Ok(Err(e)),
         };
-        Ok(Ok(stop(&job, &head.end, None, PREPARE_SECONDS)?))
+        Ok(Ok(stop(&job, &head.end, None, seconds)?))
     }
 
     /// Seconds for a request: few for code that came to no end before.
