@@ -24,6 +24,7 @@ import traceback
 import torch
 import torch.nn.functional as F
 
+from gpu_eager import check_eager, check_launcher
 from gpu_far import check_far_logits, check_stairs, far_case, transposed
 from gpu_judge import E4, dev, draw, inputs, judge, layout, oracle, quantised, wide_scale
 from gpu_lengths import decode_case, repeated_lengths, varlen_case
@@ -625,27 +626,6 @@ def check_errors():
         print("cupy is not installed: not checked")
 
 
-def check_eager():
-    """Host time of a call, as the scoreboard takes it."""
-    q, k, v, *scales = inputs(Hq=32, Sq=1, Sk=8192, D=128)
-    cache = [q] + [x.view(torch.uint8).transpose(1, 2).contiguous().view(E4) for x in (k, v)] + scales + [torch.full((1,), 8192, dtype=torch.int32, device=dev)]
-    for name, t, f in (("decode_fp8 1x32-8x1x8192x128", cache, w.decode_fp8), ("sdpa_fp8", inputs(), w.sdpa_fp8), ("sdpa_fp8 1x32-8x1x8192x128", inputs(Hq=32, Sq=1, Sk=8192, D=128), w.sdpa_fp8),
-                       ("torch's sdpa", [torch.randn(1, 8, 512, 64, device=dev, dtype=torch.float16) for _ in range(3)], F.scaled_dot_product_attention)):
-        for _ in range(200):
-            f(*t)
-        host = []
-        for _ in range(300):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            f(*t)
-            host.append((time.perf_counter() - start) * 1e6)
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(2000):
-            f(*t)
-        print(f"eager {name}: {statistics.median(host):.2f} us after a wait, {(time.perf_counter() - start) / 2000 * 1e6:.2f} us back to back", flush=True)
-
-
 PACKING = [(2, 8, 2048, 64), (4, 16, 4096, 64), (4, 16, 4096, 128), (1, 16, 16384, 128), (4, 8, 4096, 256)]
 
 
@@ -701,7 +681,7 @@ def check_packing():
             print(f"    {'causal' if causal else 'full'}: " + ", ".join(f"{what} {t:.1f} us ({us['torch'] / t:.2f}x)" for what, t in us.items()), flush=True)
 
 
-CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, chain=check_chain, repeats=check_repeats, first_rows=check_first_rows, compile=check_compile, graph_trees=check_graph_trees, errors=check_errors, zeros=check_zero_scales, far_scales=check_far_scales, far_logits=check_far_logits, stairs=check_stairs, eager=check_eager)
+CHECKS = dict(packing=check_packing, graph=check_graph, streams=check_streams, chain=check_chain, repeats=check_repeats, first_rows=check_first_rows, compile=check_compile, graph_trees=check_graph_trees, errors=check_errors, zeros=check_zero_scales, far_scales=check_far_scales, far_logits=check_far_logits, stairs=check_stairs, eager=check_eager, launcher=check_launcher)
 
 
 class _Recorded(Exception):

@@ -14,7 +14,7 @@ from . import _arguments, _heuristic, _memory, _plan, _values
 
 try:   # the wheel's own launcher: the same comparison and launch without Python between
     from .._native import Launcher
-    launcher = Launcher(torch.Tensor, torch.empty_like, _memory.counters)
+    launcher = Launcher(torch.Tensor, torch.empty_like, torch.is_grad_enabled, _memory.counters, _memory.empty_strided)
     _launch = launcher.call
 except (ImportError, AttributeError, RuntimeError):   # a checkout, or a torch without the interface that it wants
     launcher = _launch = None
@@ -50,12 +50,12 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
     if is_compiling():
         out, lse = torch.ops.warpsmith.sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
-    if _values.looked_at or _arguments.wants_gradient(q, k, v, q_scale, k_scale, v_scale):
-        return _checked(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, _choice)
-    if _launch is not None and _choice is None:
-        result = _launch(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
+    if _launch is not None and _choice is None and not _values.looked_at:
+        result = _launch(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)   # None, too, where a gradient is wanted
         if result is not None:
             return result
+    if _values.looked_at or _arguments.wants_gradient(q, k, v, q_scale, k_scale, v_scale):
+        return _checked(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, _choice)
     try:
         recent = _local.recent.get((causal, softmax_scale, out_dtype, out_scale, return_lse, mode, _choice), ())
     except (AttributeError, TypeError):

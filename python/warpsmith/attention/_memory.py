@@ -11,6 +11,11 @@ import torch.utils.dlpack
 
 from . import _driver
 
+try:   # of torch's compiled code: (sizes, strides, dtype), on the current device, past the dispatcher
+    from torch._C._dynamo.guards import _empty_strided_cuda as empty_strided
+except ImportError:
+    empty_strided = None
+
 _UNITS, _SLOTS, _CAPTURED = 16384, 64, 1 << 20   # counters of a slot, slots for streams, counters for captures at a time (a decode takes at most 15,840)
 _CAPTURES = 64   # captures whose slots are known: those that are under way
 _pools, _ones = {}, {}

@@ -95,11 +95,11 @@ def decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, *,
         out, lse = torch.ops.warpsmith.decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype,
                                                   out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
-    watched = _values.looked_at or _arguments.wants_gradient(q, k_cache, v_cache, q_scale, k_scale, v_scale)
-    if _call.launcher is not None and not watched:
+    if _call.launcher is not None and not _values.looked_at:
         result = _call.launcher.decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         if result is not None:
             return result
+    watched = _values.looked_at or _arguments.wants_gradient(q, k_cache, v_cache, q_scale, k_scale, v_scale)
     asked = (causal, softmax_scale, out_dtype, out_scale, return_lse, mode, page_table is None)
     given = (q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens) if page_table is None else (
         q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table)
