@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The library's choice beside every kernel, number of consumers and layout of V that can run a call: where it is not the fastest.
 
-    choices.py [--models] [--only qwen,prompt] [--kind plain|lse|blocks|fast|fast-blocks] [--seconds 60] [--seed 1] [--rounds 5] [--rows N] [--out FILE]
+    choices.py [--models | --shapes 1x32-8x4096x4096x128c,...] [--only qwen,prompt] [--kind plain|lse|blocks|fast|fast-blocks] [--seconds 60] [--seed 1] [--rounds 5] [--rows N] [--out FILE]
     choices.py --report FILE [--least 1.04]   # of a file: calls whose choice took so many times as long as the fastest, and by whom; wants no GPU
     choices.py --fit FILE             # how far off the times of _heuristic.py are, table by table, and what fits a journal of benches/results best: wants numpy and scipy, no GPU
 
-Shapes are random ones (of many kinds), or with --models the calls of models.py. Microseconds a call by CUDA-graph replay in random order, medians. Instances that the package does not carry are left out. Each candidate's output is
+Shapes are random ones (of many kinds), with --models the calls of models.py, or those that are named, BxHq-HkvxSqxSkxD with a c behind a causal one. Microseconds a call by CUDA-graph replay in random order, medians. Instances that the package does not carry are left out. Each candidate's output is
 held against the choice's first (`off`, the norm of the difference over that of the latter).
 
 Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU but for --report and --fit.
@@ -88,11 +88,11 @@ def there(kernels, c):
     return bool(folder and (Path(folder) / f"{c.name}.cubin").exists()) or kernels._embedded is None or kernels._embedded("sm_90a", c.name) is not None
 
 
-def run(of_models, only, kind, seconds, seed, rounds, most_rows, out):
+def run(of_models, named, only, kind, seconds, seed, rounds, most_rows, out):
     import torch
     from warpsmith.attention import _heuristic as h, _kernels as kernels, sdpa_fp8
     rows, begin, lse = [], time.time(), kind == "lse"
-    every = [(name, (B, Hq, Hkv, Sq, Sk, D, causal)) for name, (Hq, Hkv, D, B, Sq, Sk, causal) in models.calls()] if of_models else (("", shape) for shape in shapes(seed))
+    every = [(name, (B, Hq, Hkv, Sq, Sk, D, causal)) for name, (Hq, Hkv, D, B, Sq, Sk, causal) in models.calls()] if of_models else (("", shape) for shape in named or shapes(seed))
     for name, shape in every:
         if only and not any(x in name.lower() for x in only):
             continue
@@ -229,6 +229,7 @@ def fit(path):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", action="store_true")
+    parser.add_argument("--shapes", default="", help="these alone, whatever --seconds says")
     parser.add_argument("--only", default="", help="calls of --models whose names hold one of these")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
@@ -245,4 +246,5 @@ if __name__ == "__main__":
     elif o.report:
         report(json.loads(o.report.read_text())["rows"], o.least)
     else:
-        run(o.models, [x for x in o.only.lower().split(",") if x], o.kind, o.seconds, o.seed, o.rounds, o.rows, o.out)
+        named = [(*few_rows.parse(x.rstrip("c")), x.endswith("c")) for x in o.shapes.split(",") if x]
+        run(o.models, named, [x for x in o.only.lower().split(",") if x], o.kind, math.inf if named else o.seconds, o.seed, o.rounds, o.rows, o.out)
