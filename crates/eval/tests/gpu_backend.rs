@@ -152,8 +152,14 @@ fn a_hang_ends_at_the_limit_and_the_next_job_finds_a_worker() {
     let mut long = artifact("hang", &[8, 8, 4]);
     long.ptx_sha256 = "1".repeat(64);
     long.ptx.push_str(&"\n// A long one.".repeat(5_000));
-    let limited = run(&backend, &long, &plan("hang", &[bytes])).expect("whatever a candidate does is data");
-    assert_eq!(limited.end, RunEnd::LimitReached { what: "seconds".into(), limit: 2 + 3 });
+    let limited = |artifact: &Artifact| run(&backend, artifact, &plan("hang", &[bytes])).expect("a hang is data").end;
+    assert_eq!(limited(&long), RunEnd::LimitReached { what: "seconds".into(), limit: 2 + 3 });
+    let compiled = Artifact { cubin: Some(vec![0; 64]), ptx_sha256: "2".repeat(64), ..long };
+    assert_eq!(
+        limited(&compiled),
+        RunEnd::LimitReached { what: "seconds".into(), limit: 2 },
+        "nothing is left to compile"
+    );
 }
 
 #[test]

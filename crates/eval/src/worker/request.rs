@@ -51,19 +51,24 @@ const COMPILED_A_SECOND: u64 = 20_000;
 
 /// Seconds that the driver may take to compile what it is given, beside the job's own: none for machine code.
 pub(super) fn compile_seconds(job: &Job, device: &DeviceInfo) -> u64 {
-    match &job.artifact.cubin {
-        Some(_) if device.runs_cubin(&job.artifact.target) => 0,
-        _ => job.artifact.ptx.len() as u64 / COMPILED_A_SECOND,
+    match machine_code(job, device) {
+        Some(_) => 0,
+        None => job.artifact.ptx.len() as u64 / COMPILED_A_SECOND,
     }
+}
+
+/// The artifact's machine code, where it has some for this device.
+fn machine_code<'a>(job: &Job<'a>, device: &DeviceInfo) -> Option<&'a [u8]> {
+    job.artifact.cubin.as_deref().filter(|_| device.runs_cubin(&job.artifact.target))
 }
 
 /// The machine code where it is for this device, else PTX that the driver can compile for it.
 fn image<'a>(job: &Job<'a>, device: &DeviceInfo) -> Result<&'a [u8], Box<RunEnd>> {
     let artifact = job.artifact;
-    match &artifact.cubin {
-        Some(cubin) if device.runs_cubin(&artifact.target) => Ok(cubin),
-        _ if device.runs_ptx(&artifact.target) => Ok(artifact.ptx.as_bytes()),
-        _ => {
+    match machine_code(job, device) {
+        Some(cubin) => Ok(cubin),
+        None if device.runs_ptx(&artifact.target) => Ok(artifact.ptx.as_bytes()),
+        None => {
             let what = format!("code for {} ({} is {})", artifact.target, device.name, device.target());
             Err(Box::new(RunEnd::Unsupported { what, file: None, line: None }))
         }
