@@ -164,9 +164,9 @@
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false;
-// Whether a consumer without rows, of a head's last row tile, passes over its keys instead of multiplying zeros (the first ones serialise products so, C7511, by ptxas 13.0).
+// Whether a consumer without rows, of a head's last row tile, passes over its keys instead of multiplying zeros. Not where ptxas 13.0 then serialises the products of three consumers (C7511).
 constexpr bool kPasses = WS_CAUSAL && !kFew && !(WGS == 3 && (kWideQ || WS_FAST && !kPacked || WS_EVEN && WS_OUT_CODES));
-constexpr bool kMeets = kPasses && !(WGS == 3 && kPacked && !kBlocks && !WS_LONG);   // and waits for the others at its end
+constexpr bool kMeets = kPasses && !(WGS == 3 && kPacked && !kBlocks && !WS_LONG);   // and whether it waits for the others at the row tile's end
 constexpr bool kRelative = WS_EVEN;   // scales of tiles are relative to those of the row tile's first one, of which pack_kv makes as many equal as it can (Told::even)
 static_assert(D == 128 ? WGS == 2 || WGS == 3 && !kFew : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
 static_assert(!kRelative || kPacked && kBlocks, "scales by block of packed values");

@@ -1,4 +1,4 @@
-// attention_forward_f16: FP8 attention of many queries over many keys at head dimension 64, with scores, weights and values in f16 and no exponential at all.
+// attention_forward_f16: FP8 attention of many queries over many keys at head dimension 64, with scores, weights and values in f16 and, but for the first rows behind the mask, no exponential at all.
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
@@ -35,7 +35,9 @@
 //   305; rows of Q scaled by who widens 314 (here 301), and the first tile later; three consumers 328, two 387.
 //   H100, 2026-11-26: t from 0 to 1 and another FMA that makes it a number of fixed point 293 (291 so), causal 171 (158), 1x32x16384 2,405 (2,256), 2x8x2048 20.4 (19.4). E up to 16 alone, of which t has twice the places: relF 5% smaller, but new references
 //   more often: 302, 161, 2,344, 19.7.
-//   A row's halvings of its factor (raise) in local memory, H100, 2026-11-27: 1 to 2% slower, few rows 2 to 4% (a kernel with a stack starts later); in registers (here) 0.5% slower than none.
+//   A head's first rows behind the mask, which see one tile of keys, have weights by exponentials in f16 (first_rows), H100, 2026-11-28: relF of 512 random rows over FA3 FP8's, its mean, its spread and how often chance brings it over 1.02, 4x16x4096 0.962, 0.028, 1.9% to 0.945, 0.018, 0.6%;
+//   1x32x16384 0.958, 0.027, 2.0% to 0.947, 0.021, 0.3%. Times 0.99 to 1.00 of before from 2,048 keys on; over fewer, where it is not done, 1.01 (16x16x1024) to 1.05 (64x16x300) the day before.
+//   A row's halvings of its factor (raise) in local memory, H100, 2026-11-27: 1 to 2% slower, few rows 2 to 4% (a kernel with a stack starts later); in registers (here) 0.6% slower than none.
 //   Exact weights, exponentials in f16 by the MUFU, for warps whose rows are peaked (peaked.cuh), H100, 2026-11-26: errors 0.31 to 1.0 of FA3 FP8's instead of 1.1 to 1.5 for queries 2 to 4 times standard normal ones, but both are less than 1% of what the quantiser loses there; such rows 15 to 40%
 //   slower, and all others 1 to 5%, as the sums are asked once in each row tile (2x8x2048 causal 17.2 us instead of 16.3, 16x16x1024 92.1 instead of 89.6).
 //   A consumer without rows passes over its row tile's keys behind the mask (kPasses), H100, 2026-11-27, times as long as multiplying zeros: 64x16x300 by four 0.84, by two 0.94, 8x16x1100 0.94, 4x16x2900 0.965; meeting the others at its end 0.87, 0.98, 0.945, 0.965;
@@ -68,12 +70,16 @@
 #ifndef WS_WIDEQ
 #define WS_WIDEQ 0   // with WS_PACKED: p.q is of 16 bits, bf16 or f16 as the output is, and each of its rows gets a power of two of its own beside q_scale, which may be null
 #endif
+#ifndef WS_EXACT_FROM
+#define WS_EXACT_FROM 2048   // keys from which on a head's first rows behind the mask have exact weights
+#endif
 #define WS_BLOCKS WS_PACKED
 
 constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
 static_assert(WGS == 2 || WGS == 4, "two or four consumers: three lost, and straddle blocks of 128 queries");
 constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false, kRelative = false, kAgain = false;
+constexpr bool kExactly = WS_CAUSAL && !kFew && !kAcross && !kBlocks && WS_OUT != 2;   // first_rows
 constexpr bool kPasses = WS_CAUSAL && !kFew;   // whether a consumer without rows, of a head's last row tile, passes over its keys
 static_assert(WS_PACKED || !kWideQ, "queries of 16 bits go with packed values");
 static_assert(!kBlocks || !kFew, "few rows take V as it comes");
@@ -149,6 +155,16 @@ WS_DEV void weigh(Pairs& s, u32 c0, u32 c1, u32 b0, u32 b1) {
     }
 }
 
+// The same with exponentials, where b has place for them. Says whether it has.
+WS_DEV bool weigh_exactly(Pairs& s, u32 c0, u32 c1, u32 b0, u32 b1) {
+    constexpr u32 kMinus64 = 0xD400D400u, k49 = 0x52205220u;   // log2 of a weight is 49 - 64 t
+    if (!__all_sync(0xFFFFFFFFu, fmaxf(fabsf(first_of(b0)), fabsf(first_of(b1))) <= 32.0f)) return false;
+    const u32 m[2] = {mul_f16x2(c0, kMinus64), mul_f16x2(c1, kMinus64)}, n[2] = {fma_f16x2(b0, kMinus64, k49), fma_f16x2(b1, kMinus64, k49)};
+#pragma unroll
+    for (i32 e = 0; e < KEYS / 4; ++e) s[e] = ex2_f16x2(fma_f16x2(s[e], m[e & 1], n[e & 1]));
+    return true;
+}
+
 constexpr u32 kLeast = 0x385E385Eu;   // 1/2 + 2^-4.4: t of a weight of 2^14.06, the largest that is taken as it is
 
 // Whether no weight of them is too large: of t at least `least`, in f16, twice. A NaN is too large.
@@ -200,6 +216,42 @@ struct Consumer {
     WS_DEV_MEMBER void scale_sums(float a0, float a1) { o[kSums] *= a0, o[kSums + 2] *= a1; }
 };
 
+// Rows that see one tile of keys at most, a head's first ones: by exact weights, as each of their few weights' errors shows, and half of all rows' squared outputs are theirs.
+WS_DEV void first_rows(const Params& p, const Rings& io, Place& n, const Told& x, u32 base, const Ring<kQStages>& q, u32 group, u32 thread) {
+    const Work& w = x.w;
+    const u32 warp = thread / 32, lane4 = thread % 4;
+    const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + thread % 32 / 4;
+    float step0, step1;
+    if (!kOwnQ) mbarrier_wait(io.bars.q_raw(q.slot), q.phase);
+    prepare_rows(p, x, group_row + 16 * warp, base + q.slot * kQBytes + (group * 64 + 16 * warp) * kPitch, 0, thread % 32, x.c, step0, step1);
+    u32 c0 = factor_pair(step0), c1 = factor_pair(step1), b0 = twice(kUnseen), b1 = b0, less0 = 0, less1 = 0, top0, top1;
+    fence_async_shared();
+    named_barrier_sync(8 + group, 128);
+    io.wait_k(n);
+    Pairs s;
+    issue_scores(s, desc_low(base) + q.slot * (kQBytes / 16) + group * (64 * D / 16), io.k_desc(n));
+    wgmma_wait<0>();
+    pin(s);
+    io.release_k(n);
+    hide_unseen(s, p, w.keys_at(0), row0, lane4);
+    largest_scores(s, false, top0, top1);
+    Consumer me;
+    me.reset();
+    me.scale_sums(raise(top0, c0, b0, step0, less0), raise(top1, c1, b1, step1, less1));   // a factor which is no number has to reach the output
+    if (!weigh_exactly(s, c0, c1, b0, b1)) weigh(s, c0, c1, b0, b1);
+    pin(s);
+    io.wait_vt(n);
+    issue_values(me.o, s, values_desc(base, vt_slot(n)));
+    wgmma_wait<0>();
+    pin(me.o);
+    io.release_vt(n);
+    ++n;
+#pragma unroll 1
+    for (i32 t = w.tiles - 1; t > 0; --t, ++n) io.pass_over(n);
+    const float sum0 = me.o[kSums], sum1 = me.o[kSums + 2];
+    store_rows<1>(p, me.o, static_cast<i64>(x.head) * p.Sq, row0, lane4, sum0 == 0.0f ? 0.0f : x.v_scale * rcp(sum0), sum1 == 0.0f ? 0.0f : x.v_scale * rcp(sum1));
+}
+
 WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 thread) {
     const u32 warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const Rings io{bars, base, lane == 0};
@@ -215,6 +267,13 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
         const Told x = told(base + kRecords + q.slot * kRecordBytes);
         const Work& w = x.w;
         if (w.tiles < 0) break;
+        if (kExactly && p.Sk >= WS_EXACT_FROM && w.tiles > 0 && tiles_seen(p, w, w.first_row + 64 * group) == 1) {
+            first_rows(p, io, n, x, base, q, group, thread);
+            __syncwarp();
+            io.release(bars.q_empty(q.slot));
+            q.next();
+            continue;
+        }
         const i32 group_row = w.first_row + 64 * group, row0 = group_row + 16 * warp + lane / 4;
         Consumer me;
         me.reset();

@@ -7,15 +7,16 @@
 //! [levers]
 //! GROUPS = [4, 2]
 //! DRAWN = [0, 1]
+//! EXACT_FROM = [2048, 1]
 //! [[config]]
 //! name = "four"
-//! set = { GROUPS = 4, DRAWN = 0 }
+//! set = { GROUPS = 4, DRAWN = 0, EXACT_FROM = 2048 }
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2, DRAWN = 0 }
+//! set = { GROUPS = 2, DRAWN = 0, EXACT_FROM = 1 }
 //! [[config]]
 //! name = "drawn"
-//! set = { GROUPS = 4, DRAWN = 1 }
+//! set = { GROUPS = 4, DRAWN = 1, EXACT_FROM = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 2048
@@ -79,9 +80,10 @@
 //! args = ["p"]
 
 // forward_f16.cu with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the CPU the PTX machine executes all of its instructions.
-// Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. The struct is Params of params.cuh, field by field.
+// Two CTAs do all of the work, so that rings of buffers come round; its time is of no interest. Its cases have few keys, so two configurations have exact weights of first rows over any number of them. The struct is Params of params.cuh, field by field.
 #define WS_WGS GROUPS
 #define WS_DRAWN DRAWN
+#define WS_EXACT_FROM EXACT_FROM
 #include "plain.cuh"
 #include "as_function.cuh"
 #include "forward_f16.cu"

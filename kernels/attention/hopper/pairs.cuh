@@ -125,9 +125,3 @@ WS_DEV float prepare_rows(const Params& p, const Told& x, i32 first_row, u32 q, 
 // The negative factor as a pair: never 0, as 0 times a hidden key's score is no number; and no number where it is none itself, or infinite.
 // PERF: that by an addition, as a choice made all that is the same in a warp, places in the rings and descriptors, ordinary registers (ptxas 13.0).
 WS_DEV u32 factor_pair(float step) { return twice(fmaf(step, 0.0f, -fminf(fmaxf(step, 0x1p-24f), 65504.0f))); }
-
-WS_DEV float max_nan(float a, float b) {
-    float y;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-    return y;
-}

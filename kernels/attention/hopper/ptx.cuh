@@ -303,6 +303,15 @@ WS_DEV i32 add_in_order(i32* p, i32 x) {
     return old;
 }
 
+// ---- arithmetic (9.7.3.12) ----
+
+// The larger one; not a number where one of them is none, which maxima, codes and polynomials would hide.
+WS_DEV float max_nan(float a, float b) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
 // ---- warp-level products of f16 (9.7.14.4), and e4m3 pairs as f16 pairs (exact) ----
 
 WS_DEV void ldmatrix_x4(u32 (&r)[4], u32 addr) {

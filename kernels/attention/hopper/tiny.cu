@@ -164,16 +164,9 @@ WS_DEV void weigh(const float (&s)[N], u32 (&p)[N / 4], float c0, float c1, floa
     }
 }
 
-// The larger of two scores; not a number where one of them is none, as codes and polynomials would hide it.
-WS_DEV float larger(float a, float b) {
-    float y;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-    return y;
-}
-
 WS_DEV float quad_larger(float x) {
-    x = larger(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
-    return larger(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
+    x = max_nan(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
+    return max_nan(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
 }
 
 // The largest of a thread's two rows, or of those before.
@@ -181,9 +174,9 @@ template <int N>
 WS_DEV void largest(const float (&s)[N], float& top0, float& top1) {
     float a0 = s[0], a1 = s[1], b0 = s[2], b1 = s[3];
 #pragma unroll
-    for (int i = 4; i < N; i += 4) a0 = larger(a0, s[i]), a1 = larger(a1, s[i + 1]), b0 = larger(b0, s[i + 2]), b1 = larger(b1, s[i + 3]);
-    top0 = larger(top0, larger(a0, a1));
-    top1 = larger(top1, larger(b0, b1));
+    for (int i = 4; i < N; i += 4) a0 = max_nan(a0, s[i]), a1 = max_nan(a1, s[i + 1]), b0 = max_nan(b0, s[i + 2]), b1 = max_nan(b1, s[i + 3]);
+    top0 = max_nan(top0, max_nan(a0, a1));
+    top1 = max_nan(top1, max_nan(b0, b1));
 }
 
 // V^T lies in pieces of SPAN keys.
@@ -325,8 +318,8 @@ extern "C" __global__ void __cluster_dims__(WS_CTAS, 1, 1) __launch_bounds__(THR
             if (first + SPAN > clear) mask_keys(s[0], first + 2 * static_cast<i32>(lane4), r0.limit, r1.limit);
             float t0 = kNegInf, t1 = kNegInf;
             largest(s[0], t0, t1);
-            t0 = larger(m0, quad_larger(t0) * c0);
-            t1 = larger(m1, quad_larger(t1) * c1);
+            t0 = max_nan(m0, quad_larger(t0) * c0);
+            t1 = max_nan(m1, quad_larger(t1) * c1);
             const float z0 = t0 == kNegInf ? 0.0f : t0, z1 = t1 == kNegInf ? 0.0f : t1;
             if (j > 0) {
                 older0 = ex2(m0 - z0);

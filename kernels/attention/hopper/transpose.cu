@@ -7,7 +7,8 @@
 // Roles: 8 warps of each group: in_full, out_empty -> ldmatrix, permute, stmatrix -> out_full, in_empty. Then a warp of each: in_empty -> TMA V -> in_full; and one of each: out_full -> TMA V^T -> out_empty, how many there are.
 // Judged on the PTX machine: gate_any_forward_e4m3_transposed_plain.cu.
 // Measured, 33.5 MB of 4x16x4096x128 after other data, H100, 2026-11-27, us by 16, 32 and all SMs alone: 50 to 55, 28 to 30, 24 to 26. Losers: tiles through registers, 1,024 threads an SM, 71 to 94, 38 to 47, 26; the same by cp.async, 198 KB on their way: alike (the
-// SM's own pipes bound it: a fifth of the instructions were divisions, without which it was no faster).
+// SM's own pipes bound it: a fifth of the instructions were divisions, without which it was no faster). V^T out by ordinary stores of four warps of a group, which leaves loads alone to the unit that copies boxes (2026-11-28, alone, by 16, 32 and all SMs, D 256: 54, 30 and 26 instead of 72, 43 and 26;
+// D 128: 53, 29 and 26 instead of 56, 36 and 25): attention beside it took 0.98 to 1.01 of its time in eight calls, 0.999 in the mean.
 #include "made.cuh"
 #include "transpose.cuh"
 
