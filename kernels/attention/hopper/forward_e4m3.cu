@@ -67,12 +67,14 @@
 //   over V^T without the mask 1.015. Over few keys, three consumers, all exact 1.000, over V^T 1.018. D 256 over V^T: 0x88 and 0x20 1, 0xC0 and 0x10 0.995 (with one parabola more, 0x11, here: relF 1.016 to 1.010 of FA3 FP8's over 4,096 keys), 0x24 and 0x01 1.003; causal 0xAA and 0x11 1, 0x6A and 0x90 0.995, 0x8B and 0x14 0.997; one parabola less 0.995 (0x80: here since first_rows), two 0.99 (1.004 more of FA3 FP8's error each).
 // Losers beside scales by block or behind the mask, 2026-11-23, us: two tiles to a step whose scales differ, D 128 4x16x4096 586 (562), causal 339 (336); the same at D 256, where forward.cu has
 //   473, 518, as ptxas serialises its products; queries of 16 bits quantised ahead by the producers 598 (572); rows of Q scaled a row tile ahead by the producers, 4x8x4096x256 causal
-//   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18%; V prefetched into the L2 by the launch that makes V^T, alike.
+//   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18% (2026-11-28, by two warps that have no V to transpose, by few registers: 1.03 to 1.28, as Q comes behind the row tile's last K); V prefetched into the L2 by the launch that makes V^T, alike.
 // V^T made beside attention (transpose.cu, kBeside), H100, 2026-11-27, us, made before and so, row tiles drawn: 4x16x4096x128 462, 446; 1x16x16384 1,728, 1,676; 1x24x4608 231, 226; 4x8x4096x256 416, 406; 1x5x8192x256 312, 304. Where SMs have no row tile less to do, slower (2x8x4096x256 242, 254).
 // Row tiles drawn behind the mask, by sections of heads of a round or a few, H100, 2026-11-27, times as long as by the list that came before (docs/ledger-shapes.md): over V^T 4x8x4096x256 0.935, 2x16-4x4096x256 0.98, 4x16x4096x128 0.985, with V^T made beside 0.965, 1x32x8192x128 0.96; packed values at D 256 0.92 to 0.94, at D 128 0.98; 1x16x16384 1.00.
 //   Losers: the next row tile's rows of Q scaled in the last step, while scores are awaited, 1.02 to 1.03 at D 256, 1.08 to 1.25 at D 128, where who tells of it transposes before (without scaling rows at all 0.97 to 0.985, 0.93 to 0.97); V^T beside at D 256 1.00 to 1.05 (looking ahead for tiles 0.975 to 0.99 up to 4,096 keys, here); rows of V by three consumers, drawn, 0.98 to 1.02; 8, 16, 64 CTAs that make V^T instead of 32 1.00, 1.00, 1.01 (D 256 1.07, 1.025, 1.025).
 // Behind the mask a consumer without rows passes over its row tile's keys (kPasses), H100, 2026-11-27, times as long as multiplying zeros: 4x16x4096x128 0.965 to 0.98, 1x16x16384 0.98, 3x8x5000 0.975, 16x16x600 by three 0.93, by two 0.99, 8x16x2048 over V^T 0.98.
 //   Losers: without the mask 1.00 to 1.02, as whoever has rows takes as long alone; meeting at its end by three over V^T, who spill more then, 1.01 (over more than 8,192 keys less, and 0.99: here), not meeting elsewhere 1.00 to 1.04; outputs made zero late by three (C7511).
+//   Of a tile whose second half none of a consumer's rows sees, a diagonal's for every other 64 rows, the first half alone, in a step of its own with another tile (2026-11-28): right, and 1.01 to 1.08 (4x8x4096x256 1.03, 4x16x4096x128 1.07, 16x16x1024x128 1.01, 32x16x512 1.08, 1x16x16384 1.04):
+//   1,000 instructions more that lie before the others' loop, and registers. (Consumers' warps wait 3% of their time for instructions at 16x16x1024x128 causal, by ncu; which of the two it is was not looked into.)
 // A head's first rows behind the mask over V^T, which see one tile of keys at most, have weights in two codes each (first_rows). FA3 FP8's error was exceeded by up to 4% by chance, as few weights are rounded there, and half of all rows' squared outputs are theirs. relF of 512 random rows over
 //   FA3 FP8's, mean and most of eight draws, H100, 2026-11-27, before and so: 4x16x4096x128 1.012, 1.043 and 0.980, 0.997; 1x16x16384x128 1.008, 1.022 and 0.967, 1.005; 4x8x4096x256 1.009, 1.039 and 0.967, 1.007; 1x8x16384x256 1.002, 1.014 and 0.970, 0.983. Times as long 1.000 to 1.005.
 //   Losers: by rows of V, where few draws exceed 1.01, 16x16x1024 1.02 (0.999 to 0.959), 600 and 200 keys 1.05, three consumers 1.01; all steps of one tile so 1.05 to 1.08 by three consumers; a step of its own among the others 1.01 to 1.02 by two, C7511 by three.
@@ -197,6 +199,8 @@ static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 constexpr bool kAgain = WS_CAUSAL && WGS == 3 && WS_DRAWN && kPacked && !kBlocks && !WS_FAST;   // whether rows of Q are read again when they are scaled: kept in registers meanwhile, products are serialised there (ptxas 13.0, C7511); as they are elsewhere when read again
 constexpr bool kExactly = WS_CAUSAL && !kFew && kPacked && !kBlocks && WGS == (D == 128 ? 3 : 2) && !WS_FAST && !WS_OUT_CODES;   // first_rows
 constexpr bool kClearsLate = WGS != 3;   // outputs are made zero once rows of Q are scaled, which wants registers, too (H100, 2026-11-27: two consumers 0.99 of the time, D 256 0.99; three are serialised so behind the mask, C7511)
+// Whether they are made so once: else ptxas 13.0 does it on each way that leads to the first step, and where a row tile sees no key by a choice for each of them. H100, 2026-11-28: two consumers behind the mask 0.99 to 0.997 of the time, D 256 0.994 to 1.00; without the mask 1.005 to 1.025, three consumers 0.995 to 1.003.
+constexpr bool kClearsOnce = WS_CAUSAL && kClearsLate && kStep == 2 && !kFew && !kBlocks;
 constexpr float kNone = -1.0e30f;   // r of a row that has seen no key
 constexpr float kFar = 64.0f;       // octaves by which a step's reference may be above r
 constexpr float kSteep = 32.0f;     // of b: beyond, f16 has steps of more than half an octave
@@ -327,6 +331,7 @@ struct Consumer {
     WS_DEV_MEMBER void clear() {
 #pragma unroll
         for (i32 i = 0; i < kOutputs; ++i) o[i] = 0.0f;
+        if (kClearsOnce) pin(o);
     }
 
     WS_DEV_MEMBER void scale_output(float a0, float a1) {
@@ -584,7 +589,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             continue;
         }
         me.r0 = me.r1 = kNone;
-        if (!kClearsLate || w.tiles == 0) me.clear();
+        if (!kClearsLate || !kClearsOnce && w.tiles == 0) me.clear();
         bool given = false;   // Q's only room, already
         if (w.tiles > 0) {
             const u32 thread = anew(own), warp = thread / 32, lane4 = thread % 4;
@@ -676,7 +681,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                 } while (kSinglyLast && singles > 0);
             } else me.pass_over(io, n, w.tiles);
             end_together(p, w);
-        }
+        } else if (kClearsOnce) me.clear();
         const Told done = told(me.record);   // again: that costs less than its registers in the loop
         __syncwarp();
         if (!given) io.release(bars.q_empty(q.slot));
