@@ -80,13 +80,6 @@
 //   Losers: by rows of V, where few draws exceed 1.01, 16x16x1024 1.02 (0.999 to 0.959), 600 and 200 keys 1.05, three consumers 1.01; all steps of one tile so 1.05 to 1.08 by three consumers; a step of its own among the others 1.01 to 1.02 by two, C7511 by three.
 // PERF: a release under a branch right before a loop's end makes descriptors ordinary registers (ptxas 13.0): each product then waits for R2UR.
 // Measured: docs/ledger.md. Comes from: forward.cu, forward_f16.cu.
-#ifdef WS_OUT
-#define WS_OUT_CODES (WS_OUT == 2)   // whether outputs may be e4m3
-#define WS_OUT_F16 (WS_OUT == 1)     // are f16
-#else
-#define WS_OUT_CODES 1
-#define WS_OUT_F16 0
-#endif
 #include "params.cuh"
 #include "transpose.cuh"
 

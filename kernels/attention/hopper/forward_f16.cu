@@ -79,7 +79,7 @@ constexpr i32 D = WS_D, WGS = WS_WGS, KEYS = 128, ROWS = 64 * WGS;
 static_assert(D == 64, "measured at head dimension 64 only; widen.cuh and the product of values have no other");
 static_assert(WGS == 2 || WGS == 4, "two or four consumers: three lost, and straddle blocks of 128 queries");
 constexpr bool kPacked = false, kAcross = WS_PACKED, kBlocks = WS_BLOCKS, kTold = true, kWideQ = WS_WIDEQ, kFew = WS_FEW, kOwnQ = kWideQ, kLens = WS_LENS, kLogs = false, kRelative = false, kAgain = false;
-constexpr bool kExactly = WS_CAUSAL && !kFew && !kAcross && !kBlocks && WS_OUT != 2;   // first_rows
+constexpr bool kExactly = WS_CAUSAL && !kFew && !WS_PACKED && !WS_OUT_CODES;   // first_rows
 constexpr bool kPasses = WS_CAUSAL && !kFew;   // whether a consumer without rows, of a head's last row tile, passes over its keys
 static_assert(WS_PACKED || !kWideQ, "queries of 16 bits go with packed values");
 static_assert(!kBlocks || !kFew, "few rows take V as it comes");

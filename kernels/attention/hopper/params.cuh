@@ -29,8 +29,13 @@ struct Params {
     const float* v_mean;                                 // forward with WS_PACKED and WS_BLOCKS: (B, Hkv, D), added to rows that see a key, or null
 };
 
-#ifndef WS_OUT
-#define WS_OUT p.out_kind   // else the kind is compiled in
+#ifdef WS_OUT   // the kind is compiled in
+#define WS_OUT_CODES (WS_OUT == 2)   // whether outputs may be e4m3
+#define WS_OUT_F16 (WS_OUT == 1)
+#else
+#define WS_OUT p.out_kind
+#define WS_OUT_CODES 1
+#define WS_OUT_F16 0
 #endif
 
 // Writes four neighbouring values of an output row.
