@@ -11,7 +11,8 @@
 //!
 //! A relaxed or volatile load hands on what was released only with the next fence; `.cta` hands nothing to other CTAs.
 //! Limits: atomics acquire without a fence, as the CUDA guide's sum by the last block relies on; strong accesses are no race with each
-//! other, but where a reader has seen a later write of the writer's warp that no fence parts from what it reads; buffers
+//! other, but where a reader has seen a later write of the writer's warp that no fence parts from what it reads, and knows of no
+//! earlier strong write of that CTA there (whoever does has to reckon with what that left, and waits for more); buffers
 //! over 256 MiB, grids of more than 2^27 CTAs and more than 16 million (warp, interval, instruction)s are not looked at; with
 //! several host threads, which of two racing CTAs comes first is as undecided as on hardware, so a finding's counts may differ.
 //!
@@ -64,6 +65,8 @@ struct Cells {
     reads: Box<[AtomicU64]>,
     other_reads: Forgotten,
     other_writes: Forgotten,
+    /// Strong writes that the same CTA has followed by another.
+    before_last: Forgotten,
 }
 
 /// Zeroed pages that cost nothing until they are touched.
@@ -183,6 +186,7 @@ impl GlobalShadow {
             reads: zeroed(2 * words),
             other_reads: Forgotten::default(),
             other_writes: Forgotten::default(),
+            before_last: Forgotten::default(),
         })
     }
 
@@ -339,7 +343,8 @@ impl GlobalShadow {
                 .iter()
                 .filter(|k| k.address != here && (k.by == me.warp || me.clock[k.by] >= k.since))
                 .any(|k| k.what.of(cta).is_some_and(|c| c.get(warp).is_some_and(|s| *s >= stamp)));
-            told.then(|| self.clash(cell, word, true))
+            let prepared = || cells.before_last.find(word, |c| self.ordered(c, me)).is_some();
+            (told && !prepared()).then(|| self.clash(cell, word, true))
         })
     }
 
@@ -366,6 +371,9 @@ impl GlobalShadow {
                     Ok(_) => break,
                     Err(now) => old = now,
                 }
+            }
+            if me.strong && old & STRONG != 0 && mask == 15 && (old >> AGENT) - 1 >> 5 == me.cta {
+                cells.before_last.keep(word, old, |_| true);
             }
             if found.is_none() && !self.harmless(old, mask, me) {
                 found = Some(self.clash(old, word, true));

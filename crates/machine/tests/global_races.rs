@@ -272,6 +272,33 @@ fn who_has_seen_a_flag_or_a_count_may_reset_it() {
 }
 
 #[test]
+fn words_that_say_themselves_whether_they_are_there() {
+    // CTA 0 empties a word and counts itself, then writes it and another, without a fence. CTA 1 has seen the count, and then the later word: it waits for the earlier one, too.
+    let body = |empty: &str, count: &str, late: &str| {
+        let wait = |at: u32| {
+            format!(
+                "AT{at}:\nld.relaxed.gpu.global.u32 %r3, [%rd0+{at}];\nsetp.ne.u32 %p2, %r3, 5;\n@%p2 bra AT{at};\n"
+            )
+        };
+        format!(
+            "setp.ne.u32 %p0, %r1, 0;\n@%p0 bra WAIT;\n{empty}\n{count}\n{late}\nst.relaxed.gpu.global.u32 [%rd0+32], 5;\n\
+             st.relaxed.gpu.global.u32 [%rd0+48], 5;\nbra END;\nWAIT:\nld.acquire.gpu.global.u32 %r3, [%rd0];\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 bra WAIT;\n{}{}END:\n",
+            wait(48),
+            wait(32)
+        )
+    };
+    let (empty, count) = ("st.relaxed.gpu.global.u32 [%rd0+32], 0;", "red.release.gpu.global.add.u32 [%rd0], 1;");
+    let right = body(empty, count, "");
+    for (threads, seed) in [(1, 0), (1, 9), (2, 0), (2, 5)] {
+        assert_eq!(races(&go(&right, 2, 1, threads, seed)), []);
+    }
+    // Never emptied: a first look may find anything. Emptied behind the count: the look may be earlier still.
+    for fault in [body("", count, ""), body("", count, empty)] {
+        twins(&fault, &right, 2, 1, "st.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u32");
+    }
+}
+
+#[test]
 fn every_reader_of_a_word_that_is_written_later_counts() {
     // CTAs 0 to 4 read word 8 and count themselves; CTA 5 waits for `n` of them and writes the word. Word 9 is written first, so that the
     // buffer is known to be one that is written.

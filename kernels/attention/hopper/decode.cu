@@ -6,12 +6,14 @@
 // Assumes: WS_D 64, 128 or 256; scales per tensor, head or block of 128 tokens; tensor maps over (D, S, H, B) whose boxes are KEYS (k, v)
 // rows of at most 128 bytes, swizzled to their width; strides in whole 16 bytes.
 // Work: unit = (b, key head; with WS_MORE, and WS_ROWS packed rows), tile = WS_KEYS keys. Teams of p.tiles_per_worker CTAs take the units in turn, each CTA an equal stretch of a unit's
-//   keys; a CTA's warps take its tiles in turn, each alone: its own ring of WS_STAGES tiles by TMA, products by mma.sync in f16 (K, V and Q are
+//   keys; a CTA's warps take its tiles in turn, each alone: its own ring of WS_STAGES tiles by TMA, one under way, products by mma.sync in f16 (K, V and Q are
 //   exact in f16; P is f16, so this kernel rounds less than one with P in e4m3), accumulation in f32. Keys are the products' rows and queries
 //   their columns (S^T = K Q^T, O^T = V^T P^T), so that eight queries fill them. A maximum is taken only where a score exceeds the old one by far.
 //   Where a unit ends the warps' outputs are added through shared memory: a unit of one CTA by the last of its warps to come, without a barrier; a team's by
 //   all warps, each its slice of the outputs, and then, slice by slice, by the last of the team's warps to come (p.arrived: WARPS counters for each eight rows of a
-//   unit, zero between launches). Loads of the next unit's tiles go on meanwhile.
+//   unit, zero between launches). Loads of the next unit's tiles go on meanwhile. Of at most eight rows, up to D 128, where each CTA has one unit: by the CTA that began last (kWaits),
+//   which waits for words that are not empty instead of for a fence, a counter and then the words.
+//   The first tiles of every warp are brought to the L2 while earlier kernels end, as hints; behind them each tile is asked for when the one before is there.
 // Losers (H200, 2026-11-21): split.cu with WS_STREAM 1 (wgmma, 64 rows of which 4 are used; three barriers a tile) 2.4 to 3.1 TB/s; queries as
 //   the products' rows and tiles by cp.async 69.8 us at 1x131072 (D 128, 32-8 heads), 43.7 at 8x16384 (D 256, 16-2); tiles drawn by the warps of a
 //   team from a counter, in their order: all end within 7% (equal shares: 20%), and 86.7 us; 256 bytes promoted to the L2 5% slower than 128; teams that are
@@ -33,16 +35,16 @@
 #define WS_WARPS 8
 #endif
 #ifndef WS_STAGES
-#define WS_STAGES 3
+#define WS_STAGES 2
 #endif
 #ifndef WS_ROWS
 #define WS_ROWS 8
 #endif
 #ifndef WS_RING
-#define WS_RING 0    // 1: a CTA has one unit at most, and its exchange lies in the ring, which leaves D 256 room for three stages
+#define WS_RING 0    // 1: a CTA has one unit at most, and its exchange lies in the ring, as D 256 wants
 #endif
 #ifndef WS_APART
-#define WS_APART (WS_D == 256 || WS_ROWS >= 16)   // 1: K and V of a tile have barriers of their own, and K's place is asked for again as soon as the scores are there
+#define WS_APART (WS_D == 256 || WS_ROWS >= 16)   // 1: K and V of a tile have barriers of their own
 #endif
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
@@ -66,6 +68,9 @@
 #endif
 
 constexpr i32 D = WS_D, KEYS = WS_KEYS, WARPS = WS_WARPS, STAGES = WS_STAGES, HALVES = WS_ROWS / 8, THREADS = 32 * WARPS;
+constexpr bool kWaits = HALVES == 1 && D <= 128;     // the CTA of a team that began last waits for the others' outputs, if each has one unit. Which one it is a warp of its own finds out, beside which 168 registers are left for each thread
+constexpr i32 ALL_THREADS = kWaits ? THREADS + 32 : THREADS;
+static_assert(STAGES >= 2, "a tile is asked for while another is read");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
 static_assert(KEYS % 16 == 0 && (WS_ROWS == 8 || WS_ROWS == 16 || WS_ROWS == 32 && D < 256), "tiles of whole products, and registers for the outputs");
 constexpr u32 kPitch = D < 128 ? D : 128;
@@ -79,8 +84,12 @@ constexpr bool kQShared = WS_ROWS == 32;             // queries lie in shared me
 constexpr u32 kQ = (kSwap + (WS_RING ? 0 : WARPS * 8 * PITCH * 4) + 127) / 128 * 128, kQBytes = kQShared ? WS_ROWS * D * 2 : 0;   // [warp][step of 16 dimensions][half of the rows][lane][4]
 constexpr u32 kBars = kQShared ? kQ + WARPS * kQBytes : kSwap + (WS_RING ? 0 : WARPS * 8 * PITCH * 4), kBarBytes = WS_APART ? 16 : 8;   // [warp][stage]; K's and V's
 constexpr u32 kCount = kBars + WARPS * STAGES * kBarBytes, kFree = kCount + 8;   // warps that have come to a unit's end; a barrier: the exchange's room is free again
-constexpr u32 kSharedBytes = kFree + 8;
+constexpr u32 kAdds = kFree + 8;   // whether this CTA is the one that waits
+constexpr u32 kSharedBytes = kAdds + 8;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
+
+constexpr i32 kHinted = 2, kHintedV = D == 256 ? 1 : 0;   // tiles of a warp whose K, whose V are asked for before earlier kernels have ended
+constexpr i64 kFewBytes = 4608 << 10;                     // of caches so small that V of all those tiles is
 
 // P is f16 here, and times a ratio of V's scales, 1 at most. Where there is no such ratio a score may exceed its row's
 // reference by kSlack before that is raised.
@@ -103,10 +112,10 @@ WS_DEV float column_sum(float x) {
     return x + __shfl_xor_sync(0xFFFFFFFFu, x, 16);
 }
 
-// One tile at `k`, its V behind it. queries(i, room): f16 operands of the i-th 16 dimensions, two registers for eight queries, perhaps in that room. k_done is called when K has been read, v_wait before V is.
-template <class Queries, class KDone, class VWait>
+// One tile at `k`, its V behind it. queries(i, room): f16 operands of the i-th 16 dimensions, two registers for eight queries, perhaps in that room. v_wait is called before V is read.
+template <class Queries, class VWait>
 WS_DEV void tile(State& st, Queries queries, u32 k, const float (&c)[HALVES][2], float v_scale, float slack, i32 first_key, i32 clear,
-                 const i32 (&limit)[HALVES][2], u32 lane, KDone k_done, VWait v_wait) {
+                 const i32 (&limit)[HALVES][2], u32 lane, VWait v_wait) {
     // Two sums a product, of the even and of the odd steps, where registers allow it: half the chain.
     float s[KEYS / 16][HALVES][4], odd[kQShared ? 1 : KEYS / 16][HALVES][4];
 #pragma unroll
@@ -147,9 +156,7 @@ WS_DEV void tile(State& st, Queries queries, u32 k, const float (&c)[HALVES][2],
                 if (first_key + KEYS > clear && first_key + 16 * g + static_cast<i32>(lane / 4) + 8 * (e / 2) >= limit[h][e % 2]) x = kNegInf;
                 low = low && !(x > st.top[h][e % 2] + slack);
             }
-    const bool raise = !__all_sync(0xFFFFFFFFu, low);   // all lanes have read K
-    k_done();
-    if (raise) {
+    if (!__all_sync(0xFFFFFFFFu, low)) {
 #pragma unroll
         for (i32 h = 0; h < HALVES; ++h)
 #pragma unroll
@@ -222,6 +229,30 @@ struct Piece {
 constexpr i32 kPairs = D > 128 ? 2 : 1, kSegment = D / 4 / kPairs;   // of a row; items that share one
 constexpr i32 kHeadFloats = 2 * kPairs * WS_ROWS, kPartFloats = kHeadFloats + WS_ROWS * D;
 
+// kWaits: p.partial is written and read two words at a time, and the first says whether both are there: no arithmetic makes NaN of this kind, and `told` would change it.
+constexpr u32 kEmpty = 0xFFFFFFFFu;
+WS_DEV float told(float x) { return kWaits ? __uint_as_float(min(__float_as_uint(x), kEmpty - 1)) : x; }
+
+WS_DEV void put(float* at, float2 x) {
+    if (!kWaits) __stcg(reinterpret_cast<float2*>(at), x);
+    else asm volatile("{.reg .b64 a;\nmov.b64 a, {%1, %2};\nst.relaxed.gpu.global.b64 [%0], a;}" ::"l"(at), "f"(x.x), "f"(x.y) : "memory");
+}
+
+WS_DEV void put(float* at, float4 x) {
+    if (!kWaits) __stcg(reinterpret_cast<float4*>(at), x);
+    else asm volatile("{.reg .b64 a, b;\nmov.b64 a, {%1, %2};\nmov.b64 b, {%3, %4};\nst.relaxed.gpu.global.v2.b64 [%0], {a, b};}" ::"l"(at), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w) : "memory");
+}
+
+WS_DEV void get(float2& x, const float* at) {
+    if (!kWaits) x = __ldcg(reinterpret_cast<const float2*>(at));
+    else asm volatile("{.reg .b64 a;\nld.relaxed.gpu.global.b64 a, [%2];\nmov.b64 {%0, %1}, a;}" : "=f"(x.x), "=f"(x.y) : "l"(at) : "memory");
+}
+
+WS_DEV void get(float4& x, const float* at) {
+    if (!kWaits) x = __ldcg(reinterpret_cast<const float4*>(at));
+    else asm volatile("{.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [%4];\nmov.b64 {%0, %1}, a;\nmov.b64 {%2, %3}, b;}" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "l"(at) : "memory");
+}
+
 // Eight pieces, those u = from, from + 2, ..., in their order.
 WS_DEV void add_pieces(Piece& a, const float2 (&ms)[16], const float4 (&x)[16], i32 from) {
     float top = a.top;
@@ -239,7 +270,7 @@ WS_DEV void add_pieces(Piece& a, const float2 (&ms)[16], const float4 (&x)[16], 
     a.top = top;
 }
 
-// Adds item g of the n parts of a unit to `a`; with kBoth item g + THREADS of each to `b`, else every other part to it. Sixteen loads at once.
+// Adds item g of the n parts of a unit to `a`; with kBoth item g + THREADS of each to `b`, else every other part to it. Sixteen loads at once; kWaits: and again where one is not there.
 template <bool kBoth>
 WS_DEV void gather(Piece& a, Piece& b, const float* unit, i32 n, i32 g) {
     constexpr i32 kParts = kBoth ? 8 : 16;
@@ -254,9 +285,17 @@ WS_DEV void gather(Piece& a, Piece& b, const float* unit, i32 n, i32 g) {
         const i32 left = n - w;
 #pragma unroll
         for (i32 u = 0; u < 16; ++u) {
-            const bool there = (kBoth ? u / 2 : u) < left;
-            ms[u] = there ? __ldcg(reinterpret_cast<const float2*>(m0 + ms_at(u))) : make_float2(kNegInf, 0.0f);
-            x[u] = there ? __ldcg(reinterpret_cast<const float4*>(x0 + x_at(u))) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            ms[u] = make_float2(kNegInf, 0.0f), x[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if ((kBoth ? u / 2 : u) < left) get(ms[u], m0 + ms_at(u)), get(x[u], x0 + x_at(u));
+        }
+        if (kWaits) {
+            u32 most = 0;
+#pragma unroll
+            for (i32 u = 0; u < 16; ++u) most = max(most, max(__float_as_uint(ms[u].x), max(__float_as_uint(x[u].x), __float_as_uint(x[u].z))));
+            if (most == kEmpty) {   // on its way. PERF: asking for what is not there alone is 2% slower where keys are few
+                w -= kParts, m0 -= kParts * kPartFloats, x0 -= kParts * kPartFloats;
+                continue;
+            }
         }
         add_pieces(a, ms, x, 0);
         add_pieces(b, ms, x, 1);
@@ -290,7 +329,7 @@ WS_DEV i64 out_row(const Params& p, u32 over, i32 b, i32 kv_head, i32 r) {
     return (static_cast<i64>(b) * p.Hq + kv_head * p.group + r - query * p.group) * p.Sq + query;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     attention_decode(const __grid_constant__ Params p, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map
 #if WS_LENS
                      , const __grid_constant__ Ragged x
@@ -309,6 +348,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         mbarrier_init(smem_addr(smem) + kFree, 1);
     }
     __syncthreads();
+    const bool waits = kWaits && team_size > 1 && units == teams;
+    if (kWaits && warp == WARPS) {
+        // Of a team's CTAs the last one to come here adds their outputs: all others are under way, so it may wait for them. PERF: while tiles are read an answer takes 1 to 4 us, and nothing else waits for this warp's.
+        let_next_kernel_start();
+        wait_for_earlier_kernels();
+        if (waits) {
+            float* const mine = p.partial + static_cast<i64>(blockIdx.x) * kPartFloats;
+            const float e = __uint_as_float(kEmpty);
+            for (i32 i = lane; i < kPartFloats / 4; i += 32) put(mine + 4 * i, make_float4(e, e, e, e));
+            __syncwarp();
+            if (lane == 0) {
+                const bool last = add_in_order(p.arrived + team * WARPS, 1) == team_size - 1;
+                if (last) p.arrived[team * WARPS] = 0;
+                *reinterpret_cast<volatile u32*>(smem + kAdds) = last;
+            }
+            __syncwarp();
+            named_barrier_arrive(1, ALL_THREADS);
+        }
+        return;
+    }
     if (lane == 0) {
         for (u32 i = 0; i < STAGES * kBarBytes / 8; ++i) mbarrier_init(bars + 8 * i, 1);
         mbarrier_init_fence();
@@ -317,48 +376,61 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     __syncwarp();
     let_next_kernel_start();
-#if !WS_LENS
-    // What is asked for before the wait is a hint: nothing is read.
-    const i32 share = (per_unit + team_size - 1) / team_size, first_tile = part * share + warp, stop = min(per_unit, (part + 1) * share);
-    if (WS_RING) {
-        // The first two tiles into the L2. PERF: D 256 alone gains, and not much.
-        if (lane == 0 && team < units) {
-#pragma unroll
-            for (i32 a = 0; a < 2; ++a) {
-                const i32 tile = first_tile + a * WARPS;
-#pragma unroll
-                for (i32 i = 0; i < 2 * ((D + 127) / 128); ++i)
-                    if (tile < stop) tma_prefetch_4d(i % 2 ? &v_map : &k_map, i / 2 * 128, tile * KEYS, head_of(p, team) % p.Hkv, head_of(p, team) / p.Hkv);
-            }
-        }
-    } else if (lane < 2 && team < units) {
-        // A line of the first tile of K, and of V: their pages are then known when the loads come.
-        const i32 b = head_of(p, team) / p.Hkv, h = head_of(p, team) % p.Hkv;
-        const i64 key = static_cast<i64>(min(first_tile, per_unit - 1)) * KEYS;
-        prefetch_l2(lane ? p.v + b * p.v_b + h * p.v_h + key * p.v_s : p.k + b * p.k_b + h * p.k_h + key * p.k_s);
-    }
-#endif
-    wait_for_earlier_kernels();
-    MARK(1);
-
-    // The loader runs ahead of the products by STAGES tiles, through the ends of units; with barriers of their own K's runs ahead of V's.
-    struct Cursor {
-        i32 unit, tile, stop, b, h;
-    };
 #if WS_LENS
     // A sequence's own tiles are shared out, and what is used of its cache is read.
-    auto keys_of = [&](i32 unit) { return min(max(__ldg(x.used + head_of(p, min(unit, units - 1)) / p.Hkv), 0), p.Sk); };
+    auto keys_in = [&](i32 used) { return min(max(used, 0), p.Sk); };
+    auto keys_of = [&](i32 unit) { return keys_in(__ldg(x.used + head_of(p, min(unit, units - 1)) / p.Hkv)); };
     auto first_of = [&](i32 keys) { return part * (((keys + KEYS - 1) / KEYS + team_size - 1) / team_size) + static_cast<i32>(warp); };
     auto stop_of = [&](i32 keys) {
         const i32 tiles = (keys + KEYS - 1) / KEYS;
         return min(tiles, (part + 1) * ((tiles + team_size - 1) / team_size));
     };
-    Cursor at_k{team, first_of(keys_of(team)), stop_of(keys_of(team)), head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #else
-    Cursor at_k{team, first_tile, stop, head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
+    const i32 share = (per_unit + team_size - 1) / team_size, first_tile = part * share + warp, stop = min(per_unit, (part + 1) * share);
 #endif
-    [[maybe_unused]] Cursor at_v = at_k;
-    auto load = [&](Cursor& at, u32 slot, bool k, bool v) {
+    if (team < units) {
+        // The first tiles of each warp into the L2 while the earlier kernels end: hints, of which nothing is read. Lengths and pages may not be written yet: wherever they point to, it is within the cache.
+        const i32 b = head_of(p, team) / p.Hkv, h = head_of(p, team) % p.Hkv;
+#if WS_LENS
+        const i32 keys = keys_in(static_cast<i32>(load_u32(x.used + b))), first_tile = first_of(keys), stop = stop_of(keys);
+        const i64 caches = x.pages ? static_cast<i64>(x.page_count) * x.page_size : static_cast<i64>(p.B) * p.Sk, most = (x.pages ? x.page_size : p.Sk) - 1;
+#else
+        const i64 caches = static_cast<i64>(p.B) * p.Sk, most = p.Sk - 1;
+#endif
+        const i32 of_v = caches * p.Hkv * (2 * D) <= kFewBytes ? kHinted : kHintedV;
+#pragma unroll
+        for (i32 i = 0; i < kHinted; ++i) {
+            const i32 tile = first_tile + i * WARPS;
+            if (tile >= stop) break;
+            i32 row = b, first = tile * KEYS;
+#if WS_LENS
+            if (x.pages) {
+                row = min(max(static_cast<i32>(load_u32(x.pages + row * x.pages_b + first / x.page_size)), 0), x.page_count - 1);
+                first %= x.page_size;
+            }
+#endif
+#pragma unroll
+            for (i32 c = lane * kPitch; c < KEYS * D; c += 32 * kPitch) {
+                const i64 key = min(static_cast<i64>(first + c / D), most);
+                prefetch_l2(p.k + row * p.k_b + h * p.k_h + key * p.k_s + c % D);
+                if (i < of_v) prefetch_l2(p.v + row * p.v_b + h * p.v_h + key * p.v_s + c % D);
+            }
+        }
+    }
+    wait_for_earlier_kernels();
+    MARK(1);
+
+    // The next tile to ask for.
+    struct Cursor {
+        i32 unit, tile, stop, b, h;
+    };
+#if WS_LENS
+    Cursor at{team, first_of(keys_of(team)), stop_of(keys_of(team)), head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
+#else
+    Cursor at{team, first_tile, stop, head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
+#endif
+    // On to a unit that has it, if this one has no more.
+    auto settle = [&] {
         while (at.tile >= at.stop && at.unit < units) {
 #if WS_LENS
             at.unit += teams;
@@ -366,9 +438,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #else
             at.unit = first_tile < stop ? at.unit + teams : units, at.tile = first_tile;
 #endif
+            if (at.unit >= units) break;
             const i32 head = head_of(p, at.unit);
             at.b = head / p.Hkv, at.h = head % p.Hkv;
         }
+    };
+    auto load = [&](u32 slot) {
         if (at.unit < units && lane == 0) {
             i32 row = at.b, first = at.tile * KEYS;
 #if WS_LENS
@@ -377,22 +452,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 first %= x.page_size;
             }
 #endif
-            const u32 to = ring + slot * kStageBytes, bar = bars + slot * kBarBytes + (k ? 0 : 8);
-            mbarrier_expect_tx(bar, k && v ? kStageBytes : kTileBytes);
-            if (k)
+            const u32 to = ring + slot * kStageBytes, k_bar = bars + slot * kBarBytes, v_bar = WS_APART ? k_bar + 8 : k_bar;
+            mbarrier_expect_tx(k_bar, WS_APART ? kTileBytes : kStageBytes);
 #pragma unroll
-                for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + i * KEYS * 128, &k_map, bar, i * 128, first, at.h, row);
-            if (v)
+            for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + i * KEYS * 128, &k_map, k_bar, i * 128, first, at.h, row);
+            if (WS_APART) mbarrier_expect_tx(v_bar, kTileBytes);
 #pragma unroll
-                for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + kTileBytes + i * KEYS * 128, &v_map, bar, i * 128, first, at.h, row);
+            for (i32 i = 0; i < (D + 127) / 128; ++i) tma_load_4d(to + kTileBytes + i * KEYS * 128, &v_map, v_bar, i * 128, first, at.h, row);
         }
-        at.tile += WARPS;
     };
-#pragma unroll
-    for (u32 i = 0; i < STAGES; ++i) load(at_k, i, true, !WS_APART);
-    if (WS_APART)
-#pragma unroll
-        for (u32 i = 0; i < STAGES; ++i) load(at_v, i, false, true);
+    settle();
+    load(0);
+    at.tile += WARPS;
+    settle();
 
     u32 slot = 0, phase = 0, free_phase = 0;
     for (i32 unit = team; unit < units; unit += teams) {
@@ -455,14 +527,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (i32 t = first_tile; t < stop; t += WARPS) {
             mbarrier_wait(bars + slot * kBarBytes, phase);
             MARK_FIRST(2);
+            load(slot + 1 == STAGES ? 0 : slot + 1);   // of which every lane has read what was there
             const i32 first_key = t * KEYS;
             const float k_scale = p.ks_t ? ks[(first_key >> 7) * p.ks_t] : k_head, v_scale = blocks ? vs[(first_key >> 7) * p.vs_t] * v_inverse : 1.0f;
             float c[HALVES][2];
 #pragma unroll
             for (i32 h = 0; h < HALVES; ++h) c[h][0] = q_scale[h][0] * k_scale, c[h][1] = q_scale[h][1] * k_scale;
-            auto k_done = [&] {
-                if (WS_APART) load(at_k, slot, true, false);
-            };
             auto v_wait = [&] {
                 if (WS_APART) mbarrier_wait(bars + slot * kBarBytes + 8, phase);
 #if WS_LENS
@@ -487,10 +557,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                                  : "memory");
                 return x;
             };
-            tile(st, queries, ring + slot * kStageBytes, c, v_scale, blocks ? 0.0f : kSlack, first_key, clear, limit, lane, k_done, v_wait);
+            tile(st, queries, ring + slot * kStageBytes, c, v_scale, blocks ? 0.0f : kSlack, first_key, clear, limit, lane, v_wait);
             __syncwarp();   // every lane is done with the slot
-            if (WS_APART) load(at_v, slot, false, true);
-            else load(at_k, slot, true, true);
+            at.tile += WARPS;
+            settle();
             if (++slot == STAGES) slot = 0, phase ^= 1;
         }
 
@@ -561,7 +631,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const i32 count = min(8, rows - 8 * h);
             const u32 place = at_once ? 8 * h : 0;
             const float sum0 = column_sum(st.sum[h][0]), sum1 = column_sum(st.sum[h][1]);
-            if (!in_ring && (h > 0 || unit != team)) __syncthreads();   // others read what was there
+            if (!in_ring && (h > 0 || unit != team)) named_barrier_sync(1, THREADS);   // others read what was there
             if (lane < 4) {
                 sums_of(warp)[place + 2 * lane] = make_float2(st.top[h][0], st.top[h][0] == kNegInf ? 0.0f : sum0);
                 sums_of(warp)[place + 2 * lane + 1] = make_float2(st.top[h][1], st.top[h][1] == kNegInf ? 0.0f : sum1);
@@ -575,7 +645,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 }
             }
             if (at_once && h + 1 < HALVES) continue;
-            __syncthreads();
+            named_barrier_sync(1, waits ? ALL_THREADS : THREADS);
             MARK(4);
             const i32 first = at_once ? 0 : 8 * h;
             // Item i of these rows, over the CTA's warps.
@@ -599,9 +669,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 return Piece{top, all, acc};
             };
             // Item g of the unit.
-            auto put = [&](i32 g, const Piece& a) {
-                __stcg(reinterpret_cast<float4*>(mine + kHeadFloats + g * 4), a.acc);
-                if (g % kSegment == 0) __stcg(reinterpret_cast<float2*>(mine + g / kSegment * 2), make_float2(a.top, a.sum));
+            auto leave = [&](i32 g, const Piece& a) {
+                put(mine + kHeadFloats + g * 4, make_float4(told(a.acc.x), a.acc.y, told(a.acc.z), a.acc.w));
+                if (g % kSegment == 0) put(mine + g / kSegment * 2, make_float2(told(a.top), a.sum));
             };
             auto finish = [&](i32 g, const Piece& a) {
                 const float f = a.sum > 0.0f ? v_head * rcp(a.sum) : 0.0f;
@@ -611,24 +681,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 if (p.lse && d == 0) p.lse[to] = log_sum(a.top, a.sum);
             };
             const Piece none{kNegInf, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
+            constexpr bool kSometimesBoth = (WS_RING || kRoom ? HALVES : 1) * 8 * (D / 4) > THREADS;
             const i32 items = (at_once ? rows : count) * (D / 4), shift = first * (D / 4);
             i32* counter = p.arrived + (unit * HALVES + (at_once ? 0 : h)) * WARPS + warp;
 #pragma unroll 1
             for (i32 i = thread; i < items; i += 2 * THREADS, counter += WARPS) {
                 const i32 g = shift + i;
-                const bool both = i + THREADS < items;   // for all of a warp or none: items are whole warps' but at D 64, where they are THREADS at most
+                const bool both = kSometimesBoth && i + THREADS < items;   // for all of a warp or none: items are whole warps' but at D 64, where they are THREADS at most
                 Piece a = own(i), o = none;
                 if (both) o = own(i + THREADS);
                 if (team_size > 1) {
-                    put(g, a);
-                    if (both) put(g + THREADS, o);
+                    leave(g, a);
+                    if (both) leave(g + THREADS, o);
                     const u32 lanes = D >= 128 || items - (i - static_cast<i32>(lane)) >= 32 ? 0xFFFFFFFFu : 0xFFFFu;   // D 64: the upper half may have no item
-                    i32 before = 0;
-                    __syncwarp(lanes);
-                    if (lane == 0) before = add_in_order(counter, 1);
-                    if (__shfl_sync(lanes, before, 0) != team_size - 1) continue;
-                    __syncwarp(lanes);   // what lane 0 has acquired all may read
-                    if (lane == 0) *counter = 0;
+                    if (waits) {
+                        if (*reinterpret_cast<volatile u32*>(smem + kAdds) == 0) continue;
+                    } else {
+                        i32 before = 0;
+                        __syncwarp(lanes);
+                        if (lane == 0) before = add_in_order(counter, 1);
+                        if (__shfl_sync(lanes, before, 0) != team_size - 1) continue;
+                        __syncwarp(lanes);   // what lane 0 has acquired all may read
+                        if (lane == 0) *counter = 0;
+                    }
                     a = o = none;
                     if (both) gather<true>(a, o, parts, team_size, g);
                     else gather<false>(a, o, parts, team_size, g);

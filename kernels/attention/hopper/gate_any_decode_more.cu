@@ -87,7 +87,7 @@
 //! entry = "attention_decode"
 //! grid = ["TEAM * min(B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS), SM_COUNT / TEAM)"]
 //! block = [256]
-//! shared_bytes = "8 * 3 * 2 * 4096 + 8 * 64 + 8 * 3 * 16 + 16 - (ROWS / 32) * 128 + (1 - RING * (D / 256)) * (8 * 8 * (D + 4) * 4) - (1 - RING) * (D / 256) * 8 * (2 * 4096 + 16)"
+//! shared_bytes = "(2 + RING * (D / 256)) * (8 * 2 * 4096 + 8 * 16) + 8 * 64 + 24 + (1 - RING * (D / 256)) * (8 * 8 * (D + 4) * 4) + (ROWS / 32) * 8 * 32 * D * 2"
 //! args = ["p", "q_map", "k_map", "v_map"]
 
 // decode.cu as it ships for 17 to 256 packed rows, 16 or 32 to a unit: caches (B, H, S, D), all of them used.
@@ -98,7 +98,7 @@
 #define WS_STAGES 3
 #define WS_RING 1
 #else
-#define WS_STAGES (WS_D == 256 || ROWS == 32 ? 2 : 3)
+#define WS_STAGES 2
 #endif
 #define WS_ROWS ROWS
 #define WS_MORE 1

@@ -110,19 +110,17 @@
 //! [[launch]]
 //! entry = "attention_decode"
 //! grid = ["TEAM * min(B * Hkv, SM_COUNT / TEAM)"]
-//! block = [256]
-//! shared_bytes = "8 * 3 * 2 * 4096 + 8 * 64 + 8 * 3 * 8 * (D / 128) + 16 + (1 - RING * (D / 256)) * (8 * 8 * (D + 4) * 4) - (1 - RING) * (D / 256) * 8 * (2 * 4096 + 16)"
+//! block = ["256 + 32 * (2 - D / 128)"]
+//! shared_bytes = "8 * 2 * 2 * 4096 + 8 * 64 + 8 * 2 * 8 * (D / 128) + 24 + (1 - RING * (D / 256)) * (8 * 8 * (D + 4) * 4)"
 //! args = ["p", "q_map", "k_map", "v_map", "x"]
 
 // decode.cu as it ships for caches in pages.
 // The struct is Params of params.cuh (ragged.cuh: Ragged), field by field; the entry and its code are those that ship.
 #define WS_KEYS (4096 / WS_D)
 #define WS_WARPS 8
+#define WS_STAGES 2
 #if WS_D == 256 && RING   // one unit to a CTA
-#define WS_STAGES 3
 #define WS_RING 1
-#else
-#define WS_STAGES (WS_D == 256 ? 2 : 3)
 #endif
 #define WS_ROWS 8
 #define WS_LENS 1

@@ -96,15 +96,15 @@
 //! [[launch]]
 //! entry = "decode_plain"
 //! grid = ["TEAM * (RING * B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) + (1 - RING) * min(B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS), 2))"]
-//! block = [256]
-//! shared_bytes = "(3 - (ROWS / 32) - (1 - RING) * (D / 256)) * 65536 + (ROWS / 32) * 512 * D + 1152 + (1 - RING) * 256 * (D + 4)"
+//! block = ["256 + 32 * (8 / ROWS) * min(1, 128 / D)"]
+//! shared_bytes = "(2 + RING * (ROWS / 16)) * 65536 + (ROWS / 32) * 512 * D + 1152 + (1 - RING) * 256 * (D + 4)"
 //! args = ["p"]
 
 // decode.cu as it ships over whole caches, with copies by plain.cuh in the place of tensor copies: on the CPU the PTX machine executes all of its instructions, races included. Two
 // teams do all of the work, so that rings and the room for outputs are taken again; its time is of no interest. The struct is Params of params.cuh, field by field.
 #define WS_KEYS (4096 / WS_D)
 #define WS_WARPS 8
-#define WS_STAGES (ROWS == 32 || WS_D == 256 && !RING ? 2 : 3)
+#define WS_STAGES (RING && ROWS == 16 ? 3 : 2)   // its exchange fits a ring of three
 #define WS_RING RING
 #define WS_ROWS ROWS
 #define WS_MORE MORE
@@ -114,7 +114,7 @@
 #include "decode.cu"
 #include "as_kernels.cuh"
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) decode_plain(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1) decode_plain(const __grid_constant__ Params p) {
     const TensorMap k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, p.Sk, KEYS, kPlainChunks, WS_APART ? kCounted : 0), v_map = plain_map(p.v, p.v_b, p.v_h, p.v_s, p.Sk, KEYS);
     attention_decode(p, k_map, k_map, v_map);
 }

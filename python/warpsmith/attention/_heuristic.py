@@ -120,38 +120,37 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace
     return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, boxes=(64, 128) if folded else (64 * wgs, keys), partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
 
 
-DECODE = {64: (64, 8, 3), 128: (32, 8, 3), 256: (16, 8, 2)}   # keys of a tile, warps, stages (D 256: three where a CTA has one unit)
+DECODE = {64: (64, 8), 128: (32, 8), 256: (16, 8)}   # keys of a tile, warps
 
 
-def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms=SMS, of_rows=None):
-    """Few queries over long caches: at most of_rows packed rows to a unit, 8, 16 or, up to D 128, 32."""
-    k, w, n = DECODE[s.D]
-    keys, warps = keys or k, warps or w
-    rows = s.group * s.Sq
+def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms=SMS, of_rows=None, page=None):
+    """Few queries over long caches, perhaps in pages of so many keys: at most of_rows packed rows to a unit, 8, 16 or, up to D 128, 32."""
+    rows, of_tile = s.group * s.Sq, DECODE[s.D]
+    keys, warps = keys or of_tile[0], warps or of_tile[1]
     of_rows = of_rows or (8 if rows <= 8 else 16)
     row_tiles = ceil_div(rows, of_rows)
     per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv * row_tiles
     team = min(team or decode_team(s, of_rows, units, per_unit, warps, sms), sms)
     ctas = team * min(units, sms // team)
-    # One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
+    waits = s.D <= 128 and of_rows == 8   # kWaits: a warp more
+    if waits and (ceil_div(per_unit, team) <= warps or page and page % keys):   # two half tiles for each warp: the first is multiplied while the second comes
+        keys, per_unit = keys // 2, ceil_div(s.Sk, keys // 2)
+    # One unit to a CTA: at D 256 the exchange lies in the ring, whose third stage is room for that of 16 rows.
     ring = s.D == 256 and ctas == team * units
-    stages = stages or (2 if of_rows == 32 else 3 if ring else n)
+    stages = stages or (3 if ring and of_rows == 16 else 2)
     defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=of_rows, WS_CAUSAL=int(s.causal))
     if ring:
         defines["WS_RING"] = 1
     if row_tiles > 1:
         defines["WS_MORE"] = 1
-    apart = s.D == 256 or of_rows >= 16   # WS_APART
     shared = warps * stages * 2 * keys * s.D + warps * 64 + (0 if ring else warps * 8 * (s.D + 4) * 4)
     if of_rows == 32:   # a copy of the queries for each warp
         shared = ceil_div(shared, 128) * 128 + warps * 32 * s.D * 2
-    shared += warps * stages * (16 if apart else 8) + 16
-    if shared > 232448:
-        return None
+    shared += warps * stages * (16 if s.D == 256 or of_rows >= 16 else 8) + 24   # WS_APART
     partial = units * team * of_rows * (s.D + (4 if s.D == 256 else 2)) if team > 1 or trace else 0
     if trace:
         defines["WS_TRACE"], partial = 1, partial + 8 * ctas
-    return Choice("decode", tuple(defines.items()), (ctas, 1, 1), warps * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=team, total_tiles=units,
+    return Choice("decode", tuple(defines.items()), (ctas, 1, 1), (warps + waits) * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=team, total_tiles=units,
                   partial_floats=partial, row_tiles=row_tiles if row_tiles > 1 else 0, units=units * (of_rows // 8) * warps if team > 1 else 0, boxes=(8, keys))
 
 
@@ -167,13 +166,13 @@ def decode_team(s, of_rows, units, per_unit, warps, sms):
 
 
 # By head dimension and rows of a unit, nanoseconds: of a launch; of a tile of the warp that has most, and of a CTA's; of what a team adds, and for each CTA of one; of a CTA's second unit beside these, and of each that follows; of a unit's row.
-DECODE_NS = {(64, 8): (2079, 643, 64, 950, 25, 1005, 1036, 49), (64, 16): (2289, 937, 90, 1571, 22, 1368, 1348, 76), (64, 32): (2923, 937, 178, 1866, 55, 3112, 2739, 76), (128, 8): (2184, 606, 44, 749, 32, 1547, 1293, 151), (128, 16): (2519, 570, 89, 1611, 77, 1884, 1977, 109),
+DECODE_NS = {(64, 8): (2079, 643, 64, 950, 25, 1005, 1036, 49), (64, 16): (2097, 580, 97, 1688, 36, 1295, 1230, 68), (64, 32): (2923, 937, 178, 1866, 55, 3112, 2739, 76), (128, 8): (2184, 606, 44, 749, 32, 1547, 1293, 151), (128, 16): (2519, 570, 89, 1611, 77, 1884, 1977, 109),
              (128, 32): (2314, 652, 154, 3481, 68, 1886, 847, 207), (256, 8): (2335, 331, 76, 1225, 50, 2178, 1195, 210), (256, 16): (2137, 708, 73, 2332, 146, 1279, 1030, 248)}
 MEMORY_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an H100's memory
 
 
 def decode_team_ns(s, of_rows, units, per_unit, warps, team, sms):
-    """About how long a launch takes, in nanoseconds: 6 to 7% off, 32 rows 8 to 10% (root of the mean square over 1,800 to 7,600 launches each; H100, 2026-11-26)."""
+    """About how long a launch takes, in nanoseconds, 6 to 14% off (root of the mean square over 85 to 1,081 launches each; H100, 2026-11-28: fitted to those, all but 16 rows at D 64 choose no better)."""
     of_launch, of_tile, of_cta, of_team, of_member, of_second, of_next, of_row = DECODE_NS[s.D, of_rows]
     rounds, tiles = ceil_div(units, max(1, min(units, sms // team))), ceil_div(per_unit, team)
     unit = ceil_div(tiles, warps) * of_tile + tiles * of_cta + min(of_rows, s.group * s.Sq) * of_row + (of_team + of_member * team if team > 1 else 0)
@@ -591,14 +590,14 @@ def with_lengths(c, kind):
 
 def decode_ns(s, c, sms=SMS):
     """About how long choose_decode's c takes, in nanoseconds."""
-    defines = dict(c.defines)
-    return decode_team_ns(s, defines["WS_ROWS"], c.total_tiles, c.tiles_per_unit, defines["WS_WARPS"], c.tiles_per_worker, sms)
+    keys, warps = DECODE[s.D]
+    return decode_team_ns(s, dict(c.defines)["WS_ROWS"], c.total_tiles, ceil_div(s.Sk, keys), warps, c.tiles_per_worker, sms)
 
 
-def choose_more(s, sms=SMS):
+def choose_more(s, sms=SMS, page=None):
     """Decode of up to 256 packed rows: 8 where there are no more, 16 at a time, or 32, which want more room and have a longer end. With its time."""
     rows = s.group * s.Sq
-    found = [choose_decode(s, sms=sms, of_rows=n) for n in (8, 16, 32) if (s.D, n) in DECODE_NS and (rows <= 8 if n == 8 else rows > n // 2)]
+    found = [choose_decode(s, sms=sms, of_rows=n, page=page) for n in (8, 16, 32) if (s.D, n) in DECODE_NS and (rows <= 8 if n == 8 else rows > n // 2)]
     return min(((decode_ns(s, c, sms), c) for c in found), key=lambda x: x[0])
 
 
@@ -771,7 +770,7 @@ def choose_lengths(s, sms=SMS, page=None):
     few = few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
     found = [choose_few(s, sms=sms, lengths=True) if few else (ragged_ns(s), choose_ragged(s, sms))]
     if rows <= 256:
-        ns, decode = choose_more(s, sms)
+        ns, decode = choose_more(s, sms, page)
         ns = ns if rows > 16 else 0
         found += [(ns, decode)] if not page or page % decode.boxes[1] == 0 else []
     choice = min(found, key=lambda x: x[0])[1]

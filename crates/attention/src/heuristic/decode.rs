@@ -33,7 +33,7 @@ impl Times {
     fn of(head_dim: u32, rows: u32) -> Times {
         match (head_dim, rows) {
             (64, 8) => Times::new(2079, (643, 64), (950, 25), (1005, 1036), 49),
-            (64, 16) => Times::new(2289, (937, 90), (1571, 22), (1368, 1348), 76),
+            (64, 16) => Times::new(2097, (580, 97), (1688, 36), (1295, 1230), 68),
             (64, _) => Times::new(2923, (937, 178), (1866, 55), (3112, 2739), 76),
             (128, 8) => Times::new(2184, (606, 44), (749, 32), (1547, 1293), 151),
             (128, 16) => Times::new(2519, (570, 89), (1611, 77), (1884, 1977), 109),
@@ -46,12 +46,12 @@ impl Times {
 
 const WARPS: u32 = 8;
 
-/// Keys of a tile, and stages (at D 256 three where a CTA has one unit).
-fn tile(head_dim: u32) -> (u32, u32) {
+/// Keys of a tile.
+fn tile(head_dim: u32) -> u32 {
     match head_dim {
-        64 => (64, 3),
-        128 => (32, 3),
-        _ => (16, 2),
+        64 => 64,
+        128 => 32,
+        _ => 16,
     }
 }
 
@@ -70,8 +70,8 @@ pub(super) fn candidates(s: &Shape, sms: u32) -> Vec<Choice> {
 pub(super) fn choose(s: &Shape, sms: u32) -> (u64, Choice) {
     let timed = |rows| {
         let choice = choose_of(s, rows, sms);
-        let units = choice.total_tiles;
-        (team_ns(s, rows, units, choice.tiles_per_unit, choice.tiles_per_worker, sms), choice)
+        let tiles = s.seqlen_k.div_ceil(tile(s.head_dim)); // whole ones, by which times are told
+        (team_ns(s, rows, choice.total_tiles, tiles, choice.tiles_per_worker, sms), choice)
     };
     let mut found: Vec<_> = sizes(s).map(timed).collect();
     found.sort_by_key(|(ns, _)| *ns);
@@ -109,18 +109,20 @@ fn team_of(s: &Shape, rows: u32, units: u32, per_unit: u32, sms: u32) -> u32 {
 /// At most `rows` packed rows to a unit, 8, 16 or, up to D 128, 32.
 fn choose_of(s: &Shape, rows: u32, sms: u32) -> Choice {
     let d = s.head_dim;
-    let ((keys, stages), warps) = (tile(d), WARPS);
+    let (mut keys, warps) = (tile(d), WARPS);
     let row_tiles = s.rows().div_ceil(rows);
-    let (per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv * row_tiles);
+    let (mut per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv * row_tiles);
     let team = team_of(s, rows, units, per_unit, sms);
     let ctas = team * units.min(sms / team);
-    // One unit to a CTA: the exchange lies in the ring, and at D 256 a third stage finds room.
+    let waits = d <= 128 && rows == 8; // kWaits: a warp more
+    if waits && per_unit.div_ceil(team) <= warps {
+        // Two half tiles for each warp instead of one: the first is multiplied while the second comes.
+        keys /= 2;
+        per_unit = s.seqlen_k.div_ceil(keys);
+    }
+    // One unit to a CTA: at D 256 the exchange lies in the ring, whose third stage is room for that of 16 rows.
     let ring = d == 256 && units <= sms / team;
-    let stages = match rows {
-        32 => 2,
-        _ if ring => 3,
-        _ => stages,
-    };
+    let stages = if ring && rows == 16 { 3 } else { 2 };
     let mut defines = vec![
         ("WS_D", d),
         ("WS_KEYS", keys),
@@ -140,8 +142,8 @@ fn choose_of(s: &Shape, rows: u32, sms: u32) -> Choice {
     let tiles = warps * stages * 2 * keys * d + warps * 64 + exchange;
     // 32 rows: a copy of the queries for each warp.
     let queries = if rows == 32 { tiles.next_multiple_of(128) + warps * 32 * d * 2 } else { tiles };
-    let shared = queries + warps * stages * barriers + 16;
-    let mut choice = Choice::new("decode", defines, [ctas, 1, 1], warps * 32, shared);
+    let shared = queries + warps * stages * barriers + 24;
+    let mut choice = Choice::new("decode", defines, [ctas, 1, 1], (warps + u32::from(waits)) * 32, shared);
     choice.tiles_per_unit = per_unit;
     choice.tiles_per_worker = team;
     choice.total_tiles = units;
