@@ -23,6 +23,9 @@
 // On 2026-11-22 at 1x8192, 8x16384 (D 256), against 9.1, 37.7 and, as it is now, 9.0, 35.9: a counter for each unit and a last CTA with addresses as constants 9.1, 37.0; no counter, the team's last
 // CTA waits for words that are not zero 9.3, 37.4; two tiles of every warp into the L2 before the earlier kernel has ended 9.8, 37.5 (at D 256 with three stages 0.15 better, elsewhere worse);
 // one ring for all warps of a CTA 9.4, 35.8, or with one box of all warps' keys 35.7 and 1% faster at 1x131072, 8x16384 and 16x64-8x8192 of D 128, 0.5% slower at 128x2048.
+// On 2026-11-28 at 1x8192 on an H100, us (10.25 before; docs/ledger-shapes.md, "Decode: hints, one tile under way, words that are waited for"): hints 9.5, one tile under way 9.6, both 8.5, words waited for instead of counters besides 8.0, hints before a CTA's
+// barriers are made 7.8. Losers: V's tiles hinted too 8.8 to 9.4 (not where caches are small); hints by TMA 8.7, in whose queue loads then stand; CTAs that find room on an SM beside those of the launch before 8.6 to 11.0; the next launch let start later, alike; 600 to 2,000 cycles between
+// requests instead of a wait 9.6 to 10.3; tiles of 64 keys 8.8 to 9.0, of 16 8.5 (faster where a warp has but one of 32: there); sums by halves of warps 0.25 slower; tickets and fences by warps that multiply 0.4 to 1.4 slower, as their answers come behind the tiles.
 // Measured: docs/ledger.md. Comes from: split.cu.
 
 #ifndef WS_D
@@ -89,6 +92,8 @@ constexpr u32 kSharedBytes = kAdds + 8;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
 constexpr i32 kHinted = 2, kHintedV = D == 256 ? 1 : 0;   // tiles of a warp whose K, whose V are asked for before earlier kernels have ended
+constexpr bool kHintsAlone = kWaits && WS_LENS;           // by the warp that has no tiles, a lane for each tile
+static_assert(kHinted * WARPS <= 32, "a lane for each tile");
 constexpr i64 kFewBytes = 4608 << 10;                     // of caches so small that V of all those tiles is
 
 // P is f16 here, and times a ratio of V's scales, 1 at most. Where there is no such ratio a score may exceed its row's
@@ -343,6 +348,63 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     const bool blocks = p.vs_t != 0;
     const u32 over = over_group(p);
     MARK(0);
+#if WS_LENS
+    // A sequence's own tiles are shared out, and what is used of its cache is read.
+    auto keys_in = [&](i32 used) { return min(max(used, 0), p.Sk); };
+    auto keys_of = [&](i32 unit) { return keys_in(__ldg(x.used + head_of(p, min(unit, units - 1)) / p.Hkv)); };
+    auto first_of = [&](i32 keys) { return part * (((keys + KEYS - 1) / KEYS + team_size - 1) / team_size) + static_cast<i32>(warp); };
+    auto stop_of = [&](i32 keys) {
+        const i32 tiles = (keys + KEYS - 1) / KEYS;
+        return min(tiles, (part + 1) * ((tiles + team_size - 1) / team_size));
+    };
+#else
+    const i32 share = (per_unit + team_size - 1) / team_size, first_tile = part * share + warp, stop = min(per_unit, (part + 1) * share);
+#endif
+    // The first tiles of each warp into the L2 while the earlier kernels end: hints, of which nothing is read. Lengths and pages may not be written yet: wherever they point to, it is within the cache.
+    auto bring = [&] {
+        if (team >= units) return;
+        const i32 b = head_of(p, team) / p.Hkv, h = head_of(p, team) % p.Hkv;
+#if WS_LENS
+        const i32 keys = keys_in(static_cast<i32>(load_u32(x.used + b))), first_tile = first_of(keys), stop = stop_of(keys);
+        const i64 caches = x.pages ? static_cast<i64>(x.page_count) * x.page_size : static_cast<i64>(p.B) * p.Sk, most = (x.pages ? x.page_size : p.Sk) - 1;
+#else
+        const i64 caches = static_cast<i64>(p.B) * p.Sk, most = p.Sk - 1;
+#endif
+        const i32 of_v = caches * p.Hkv * (2 * D) <= kFewBytes ? kHinted : kHintedV;
+        auto hint = [&](i32 row, i32 first, bool v) {
+#pragma unroll
+            for (i32 c = lane * kPitch; c < KEYS * D; c += 32 * kPitch) {
+                const i64 key = min(static_cast<i64>(first + c / D), most);
+                prefetch_l2(p.k + row * p.k_b + h * p.k_h + key * p.k_s + c % D);
+                if (v) prefetch_l2(p.v + row * p.v_b + h * p.v_h + key * p.v_s + c % D);
+            }
+        };
+        auto find = [&](i32& row, i32& first) {
+#if WS_LENS
+            if (x.pages) {
+                row = min(max(static_cast<i32>(load_u32(x.pages + row * x.pages_b + first / x.page_size)), 0), x.page_count - 1);
+                first %= x.page_size;
+            }
+#endif
+        };
+        if (kHintsAlone) {
+            // All warps' by the one that has no tiles: the others do not wait for lengths and pages.
+            const i32 tile = first_tile - WARPS + static_cast<i32>(lane);
+            i32 row = b, first = tile * KEYS;
+            if (lane < kHinted * WARPS && tile < stop) find(row, first);
+#pragma unroll 1
+            for (i32 i = 0; i < min(kHinted * WARPS, stop - first_tile + WARPS); ++i) hint(__shfl_sync(0xFFFFFFFFu, row, i), __shfl_sync(0xFFFFFFFFu, first, i), i < of_v * WARPS);
+        } else {
+#pragma unroll
+            for (i32 i = 0; i < kHinted; ++i) {
+                i32 row = b, first = (first_tile + i * WARPS) * KEYS;
+                if (first_tile + i * WARPS >= stop) break;
+                find(row, first);
+                hint(row, first, i < of_v);
+            }
+        }
+    };
+    if (!kHintsAlone && warp < WARPS) bring();
     if (thread == 0) {
         *reinterpret_cast<u32*>(smem + kCount) = 0;
         mbarrier_init(smem_addr(smem) + kFree, 1);
@@ -352,6 +414,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     if (kWaits && warp == WARPS) {
         // Of a team's CTAs the last one to come here adds their outputs: all others are under way, so it may wait for them. PERF: while tiles are read an answer takes 1 to 4 us, and nothing else waits for this warp's.
         let_next_kernel_start();
+        if (kHintsAlone) bring();
         wait_for_earlier_kernels();
         if (waits) {
             float* const mine = p.partial + static_cast<i64>(blockIdx.x) * kPartFloats;
@@ -376,47 +439,6 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     }
     __syncwarp();
     let_next_kernel_start();
-#if WS_LENS
-    // A sequence's own tiles are shared out, and what is used of its cache is read.
-    auto keys_in = [&](i32 used) { return min(max(used, 0), p.Sk); };
-    auto keys_of = [&](i32 unit) { return keys_in(__ldg(x.used + head_of(p, min(unit, units - 1)) / p.Hkv)); };
-    auto first_of = [&](i32 keys) { return part * (((keys + KEYS - 1) / KEYS + team_size - 1) / team_size) + static_cast<i32>(warp); };
-    auto stop_of = [&](i32 keys) {
-        const i32 tiles = (keys + KEYS - 1) / KEYS;
-        return min(tiles, (part + 1) * ((tiles + team_size - 1) / team_size));
-    };
-#else
-    const i32 share = (per_unit + team_size - 1) / team_size, first_tile = part * share + warp, stop = min(per_unit, (part + 1) * share);
-#endif
-    if (team < units) {
-        // The first tiles of each warp into the L2 while the earlier kernels end: hints, of which nothing is read. Lengths and pages may not be written yet: wherever they point to, it is within the cache.
-        const i32 b = head_of(p, team) / p.Hkv, h = head_of(p, team) % p.Hkv;
-#if WS_LENS
-        const i32 keys = keys_in(static_cast<i32>(load_u32(x.used + b))), first_tile = first_of(keys), stop = stop_of(keys);
-        const i64 caches = x.pages ? static_cast<i64>(x.page_count) * x.page_size : static_cast<i64>(p.B) * p.Sk, most = (x.pages ? x.page_size : p.Sk) - 1;
-#else
-        const i64 caches = static_cast<i64>(p.B) * p.Sk, most = p.Sk - 1;
-#endif
-        const i32 of_v = caches * p.Hkv * (2 * D) <= kFewBytes ? kHinted : kHintedV;
-#pragma unroll
-        for (i32 i = 0; i < kHinted; ++i) {
-            const i32 tile = first_tile + i * WARPS;
-            if (tile >= stop) break;
-            i32 row = b, first = tile * KEYS;
-#if WS_LENS
-            if (x.pages) {
-                row = min(max(static_cast<i32>(load_u32(x.pages + row * x.pages_b + first / x.page_size)), 0), x.page_count - 1);
-                first %= x.page_size;
-            }
-#endif
-#pragma unroll
-            for (i32 c = lane * kPitch; c < KEYS * D; c += 32 * kPitch) {
-                const i64 key = min(static_cast<i64>(first + c / D), most);
-                prefetch_l2(p.k + row * p.k_b + h * p.k_h + key * p.k_s + c % D);
-                if (i < of_v) prefetch_l2(p.v + row * p.v_b + h * p.v_h + key * p.v_s + c % D);
-            }
-        }
-    }
     wait_for_earlier_kernels();
     MARK(1);
 
