@@ -372,7 +372,7 @@ impl GlobalShadow {
                     Err(now) => old = now,
                 }
             }
-            if me.strong && old & STRONG != 0 && mask == 15 && (old >> AGENT) - 1 >> 5 == me.cta {
+            if me.strong && old & STRONG != 0 && mask == 15 && (old >> AGENT).wrapping_sub(1) >> 5 == me.cta {
                 cells.before_last.keep(word, old, |_| true);
             }
             if found.is_none() && !self.harmless(old, mask, me) {
