@@ -7,7 +7,7 @@ From an installed wheel: python3 python/tests/installed.py WHEEL --gpu [the same
 Each as one command, prebuilt kernels in the cache beforehand:
     ... gpu_attention.py --cases 2000 --seconds 120                              the property test
     ... gpu_attention.py --only repeats --launches 100000                        bit-identical on two streams at once
-    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,f16,portable,ada,varlen,decode,packed,wide,pack,quantise
+    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,f16,portable,ada,varlen,decode,spread,packed,wide,pack,quantise
     (also --tool initcheck, synccheck, racecheck)
 
 Needs torch and a Hopper GPU. Prints each failure with the case that makes it again, then counts; exit code 1 if any failed.
@@ -28,6 +28,7 @@ from gpu_eager import check_eager, check_launcher
 from gpu_far import check_far_logits, check_stairs, far_case, transposed
 from gpu_judge import E4, dev, draw, inputs, judge, layout, oracle, quantised, wide_scale
 from gpu_lengths import decode_case, repeated_lengths, varlen_case
+from gpu_spread import repeated_stretches, spread_case
 from warpsmith import attention as w
 
 LAUNCHES = 2000   # of check_repeats; --launches
@@ -340,7 +341,7 @@ def dropin_case(r, g):
     return None if out.dtype == dtype and out.shape == want.shape and rel < (0.08 if Sq > 1 else 0.13) else f"{out.dtype}, relF {rel:.4f}", (D, group, Sq, Sk, causal, dtype)
 
 
-CASES = dict(dense=dense_case, f16=f16_case, made=made_case, few=few_case, far=far_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, packed=packed_case, wide=wide_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
+CASES = dict(dense=dense_case, f16=f16_case, made=made_case, few=few_case, far=far_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, spread=spread_case, packed=packed_case, wide=wide_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
 
 
 def check_graph():
@@ -480,6 +481,7 @@ def check_repeats():
             calls.append((("packed, drawn", D), lambda causal, t=(of[0], w.pack_kv(*many[1:]), of[1]): w.sdpa_fp8_packed(*t, causal=causal)))
         calls.append((("wide", D), lambda causal, t=(x[0], kv): w.sdpa_fp8_packed(*t, causal=causal)))
         calls += [((name, D), call) for name, call in repeated_lengths(D)]
+    calls += repeated_stretches()
     for causal in (False, True):
         for name, call in calls:
             want = call(causal)

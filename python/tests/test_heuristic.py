@@ -1,6 +1,5 @@
 """The choice of a kernel, as rows. Needs neither torch nor a GPU."""
 import collections
-import importlib.util
 import itertools
 import json
 import math
@@ -9,12 +8,13 @@ import random
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
-_path = pathlib.Path(__file__).resolve().parents[1] / "warpsmith" / "attention" / "_heuristic.py"
-_spec = importlib.util.spec_from_file_location("_heuristic", _path)
-h = importlib.util.module_from_spec(_spec)
-sys.modules["_heuristic"] = h
-_spec.loader.exec_module(h)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from choices import heuristic  # noqa: E402
+
+h = heuristic()
+_path = pathlib.Path(h.__file__)
 
 # B, Hq, Hkv, Sq, Sk, D, causal, scales of the whole head -> file
 ROWS = [
@@ -271,7 +271,8 @@ class Choice(unittest.TestCase):
             for shape, causal, kind, times in data[part]:
                 B, heads, Sq, Sk, D = shape.split("x")
                 Hq, Hkv = heads.split("-")
-                c = h.choose(h.Shape(*map(int, (B, Hq, Hkv, Sq, Sk, D)), bool(causal), plain=not kind.endswith("blocks"), lse=kind == "lse", fast=kind.startswith("fast")))
+                with unittest.mock.patch.object(h, "spread", lambda *_: None):   # nobody had timed it there
+                    c = h.choose(h.Shape(*map(int, (B, Hq, Hkv, Sq, Sk, D)), bool(causal), plain=not kind.endswith("blocks"), lse=kind == "lse", fast=kind.startswith("fast")))
                 if day < 28:   # decode.cu was another one
                     times = [t for t in times if not data["kernels"][t[0]].startswith("decode")]
                 found = [us for i, ways, us in times if data["kernels"][i].replace("_wide1", "") == c.name and ways == c.tiles_per_worker]
@@ -283,6 +284,42 @@ class Choice(unittest.TestCase):
                     self.assertLess(math.exp(sum(map(math.log, ratios)) / len(ratios)), 1.025)
                     self.assertLess(sum(x > 1.15 for x in ratios) / len(ratios), 0.05)
                     self.assertLess(max(ratios), 1.6)
+
+    def test_stretches_are_chosen_where_they_were_faster(self):
+        """By the journal of random calls of at most 16 packed rows: times of what is chosen beside the faster one's of teams (or whatever was chosen before) and stretches."""
+        path = pathlib.Path(__file__).resolve().parents[2] / "benches" / "results" / "2026-11-28-h200-attention-stretches.json"
+        if not path.exists():
+            self.skipTest("not a checkout")
+        for kind, least, of_teams in (("dense", 900, 1.02), ("lengths", 1150, 1.06)):
+            ratios, teams = [], []
+            for (B, Hq, Hkv, Sq, Sk, D, causal), page, _, _, before, spread in json.loads(path.read_text())[kind]:
+                s = h.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal) and Sq > 1)
+                c = h.choose_lengths(s, page=page or None) if kind == "lengths" else h.choose(s)
+                ratios.append((spread if ("WS_SPREAD", 1) in c.defines else before) / min(spread, before))
+                teams.append(before / min(spread, before))
+            self.assertGreater(len(ratios), least)
+            mean = lambda x: math.exp(sum(map(math.log, x)) / len(x))
+            self.assertLess(mean(ratios), 1.011, kind)
+            self.assertGreater(mean(teams), of_teams, kind)
+
+    def test_stretches(self):
+        """CTAs are as many for each head, and all of a launch's shared memory, parts and counters are there."""
+        for D, rows, B, Hkv, Sk, lengths in itertools.product((64, 128, 256), (1, 8, 9, 16, 17), (1, 7, 300), (1, 5, 8, 132, 133), (1, 3000, 100_000), (False, True)):
+            s = h.Shape(B, Hkv * rows, Hkv, 1, Sk, D, False)
+            c = h.choose_spread(s)
+            with self.subTest(s=s):
+                self.assertEqual(c is None, rows > 16 or Hkv > 132 or D == 256 and rows > 8)
+                if c:
+                    of_rows, each = dict(c.defines)["WS_ROWS"], c.grid[0] // Hkv
+                    self.assertEqual((c.grid[0] % Hkv, c.total_tiles, c.section % 8, c.block), (0, B * Hkv, 0, 256))
+                    self.assertTrue(1 <= each and c.grid[0] <= h.SMS and each <= h.ceil_div(B * c.tiles_per_unit, 8))
+                    self.assertEqual(c.units, c.grid[0] * of_rows)
+                    self.assertGreaterEqual(c.partial_floats, 2 * c.grid[0] * of_rows * (D + 2))
+                    self.assertLessEqual(c.shared_bytes, 232448)
+        for B, Sk, page, want in ((1, 131072, None, False), (2, 65536, None, True), (16, 8192, 64, True), (16, 8192, 16, False), (16, 512, None, False)):
+            c = h.choose_lengths(h.Shape(B, 32, 8, 1, Sk, 128, False), page=page)
+            self.assertEqual(("WS_SPREAD", 1) in c.defines, want, (B, Sk, page))
+        self.assertIsNone(h.choose_spread(h.Shape(65535, 8, 8, 1, 1 << 20, 128, False)))   # tiles are numbered in 31 bits
 
     def test_fast_asks_for_linear_weights_where_that_pays(self):
         """Of the kernels that make codes of weights those with linear ones, three consumers of them over V^T where keys are many; no others know the mode."""
@@ -510,8 +547,8 @@ class Choice(unittest.TestCase):
         self.assertEqual(h.choose(h.Shape(2, 64, 8, 91, 90, 64, False, lse=True)).file, "tiny")
 
     def test_sixteen_rows_over_large_caches(self):
-        """Few rows are decode.cu's, unless its units leave SMs idle or come in rounds: 9 to 16 rows, and a key head to each SM."""
-        for shape, few in (((16, 32, 8, 4, 8192, 128, True), True), ((14, 32, 8, 4, 8192, 128, True), True), ((16, 32, 8, 4, 8192, 128, True, False), True), ((16, 32, 8, 2, 8192, 128, True), False), ((16, 32, 8, 4, 8192, 64, True), False),
+        """Few rows are decode.cu's, unless its units come in rounds: 9 to 16 rows, and a key head to each SM. Where units leave SMs idle stretches do not."""
+        for shape, few in (((16, 32, 8, 4, 8192, 128, True), True), ((14, 32, 8, 4, 8192, 128, True), False), ((16, 32, 8, 4, 8192, 128, True, False), True), ((16, 32, 8, 2, 8192, 128, True), False), ((16, 32, 8, 4, 8192, 64, True), False),
                            ((1, 32, 8, 1, 131072, 128, False), False), ((64, 32, 8, 1, 4096, 128, False), False), ((16, 64, 8, 1, 8192, 128, False), False), ((8, 16, 2, 1, 16384, 256, False), False)):
             self.assertEqual(FEW in h.choose(h.Shape(*shape)).defines, few, shape)
 
@@ -542,7 +579,9 @@ class Choice(unittest.TestCase):
                                 self.assertLessEqual(c.shared_bytes, 232448)
                                 self.assertTrue(0 < c.block <= 1024 and all(0 < g < 2**31 for g in c.grid))
                                 self.assertLess(max(c.grid[1:]), 65536)
-                                if c.file == "decode":   # whole teams, and no more of them than units; counters of a stream's slot
+                                if ("WS_SPREAD", 1) in c.defines:
+                                    self.assertTrue(c.units <= 16384 and c.grid[0] <= h.SMS)
+                                elif c.file == "decode":   # whole teams, and no more of them than units; counters of a stream's slot
                                     self.assertLessEqual(c.units, 16384)
                                     self.assertEqual(c.grid[0] % c.tiles_per_worker, 0)
                                     self.assertTrue(c.grid[0] // c.tiles_per_worker <= c.total_tiles and c.grid[0] <= h.SMS)

@@ -135,6 +135,9 @@ fn choose_with(s: &Shape, sms: u32, few: bool) -> Choice {
         return many().1;
     }
     let rows = s.rows();
+    if let Some(choice) = decode::spread(s, sms) {
+        return choice;
+    }
     let mut found: Vec<(u64, Choice)> = Vec::new();
     if s.plain {
         found.extend(tiny::choices(s).into_iter().map(|choice| (tiny::ns(s, &choice, sms), choice)));

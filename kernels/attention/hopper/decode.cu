@@ -13,6 +13,7 @@
 //   all warps, each its slice of the outputs, and then, slice by slice, by the last of the team's warps to come (p.arrived: WARPS counters for each eight rows of a
 //   unit, zero between launches). Loads of the next unit's tiles go on meanwhile. Of at most eight rows, up to D 128, where each CTA has one unit: by the CTA that began last (kWaits),
 //   which waits for words that are not empty instead of for a fence, a counter and then the words.
+//   WS_SPREAD, where teams would leave SMs without work (lengths of their own, units that are no multiple of teams): equal stretches of all sequences' tiles (decode_spread.cuh).
 //   The first tiles of every warp are brought to the L2 while earlier kernels end, as hints; behind them each tile is asked for when the one before is there.
 // Losers (H200, 2026-11-21): split.cu with WS_STREAM 1 (wgmma, 64 rows of which 4 are used; three barriers a tile) 2.4 to 3.1 TB/s; queries as
 //   the products' rows and tiles by cp.async 69.8 us at 1x131072 (D 128, 32-8 heads), 43.7 at 8x16384 (D 256, 16-2); tiles drawn by the warps of a
@@ -63,6 +64,10 @@
 #define WS_MORE 0   // 1: more than WS_ROWS packed rows: p.row_tiles units, one behind another, are those of one key head, and read the same keys
 #endif
 
+#ifndef WS_SPREAD
+#define WS_SPREAD 0   // 1: a CTA takes an equal stretch of the tiles that all sequences have, one behind another, of one head
+#endif
+
 #include "params.cuh"
 #include "softmax.cuh"
 #include "transpose.cuh"
@@ -71,21 +76,24 @@
 #endif
 
 constexpr i32 D = WS_D, KEYS = WS_KEYS, WARPS = WS_WARPS, STAGES = WS_STAGES, HALVES = WS_ROWS / 8, THREADS = 32 * WARPS;
-constexpr bool kWaits = HALVES == 1 && D <= 128;     // the CTA of a team that began last waits for the others' outputs, if each has one unit. Which one it is a warp of its own finds out, beside which 168 registers are left for each thread
+constexpr bool kSpread = WS_SPREAD, kWaits = HALVES == 1 && D <= 128 && !kSpread;     // the CTA of a team that began last waits for the others' outputs, if each has one unit. Which one it is a warp of its own finds out, beside which 168 registers are left for each thread
 constexpr i32 ALL_THREADS = kWaits ? THREADS + 32 : THREADS;
 static_assert(STAGES >= 2, "a tile is asked for while another is read");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
 static_assert(KEYS % 16 == 0 && (WS_ROWS == 8 || WS_ROWS == 16 || WS_ROWS == 32 && D < 256), "tiles of whole products, and registers for the outputs");
 constexpr u32 kPitch = D < 128 ? D : 128;
 constexpr u32 kTileBytes = KEYS * D, kStageBytes = 2 * kTileBytes, kWarpBytes = STAGES * kStageBytes;
-constexpr u32 kSums = WARPS * kWarpBytes;            // [warp][8] of (maximum, sum)
+constexpr u32 kSums = WARPS * kWarpBytes;            // [warp][kSwapRows] of (maximum, sum)
 constexpr i32 PITCH = D + 4;                         // four more keep banks apart
 constexpr bool kRoom = HALVES * 8 * (PITCH * 4 + 8) <= kWarpBytes;
+static_assert(!kSpread || (!WS_RING && !WS_TRACE), "a CTA has several units");
 static_assert(!WS_RING || kRoom, "the exchange fits a warp's ring");
-constexpr u32 kSwap = kSums + WARPS * 64;            // [warp][8][PITCH] f32
+constexpr bool kWholeSwap = kSpread && HALVES > 1 && D <= 128;   // all rows at once: CTAs that share a unit end it in one way
+constexpr u32 kSwapRows = kWholeSwap ? WS_ROWS : 8;
+constexpr u32 kSwap = kSums + WARPS * kSwapRows * 8;   // [warp][kSwapRows][PITCH] f32
 constexpr bool kQShared = WS_ROWS == 32;             // queries lie in shared memory, a copy for each warp: there are no registers left for them
-constexpr u32 kQ = (kSwap + (WS_RING ? 0 : WARPS * 8 * PITCH * 4) + 127) / 128 * 128, kQBytes = kQShared ? WS_ROWS * D * 2 : 0;   // [warp][step of 16 dimensions][half of the rows][lane][4]
-constexpr u32 kBars = kQShared ? kQ + WARPS * kQBytes : kSwap + (WS_RING ? 0 : WARPS * 8 * PITCH * 4), kBarBytes = WS_APART ? 16 : 8;   // [warp][stage]; K's and V's
+constexpr u32 kQ = (kSwap + (WS_RING ? 0 : WARPS * kSwapRows * PITCH * 4) + 127) / 128 * 128, kQBytes = kQShared ? WS_ROWS * D * 2 : 0;   // [warp][step of 16 dimensions][half of the rows][lane][4]
+constexpr u32 kBars = kQShared ? kQ + WARPS * kQBytes : kSwap + (WS_RING ? 0 : WARPS * kSwapRows * PITCH * 4), kBarBytes = WS_APART ? 16 : 8;   // [warp][stage]; K's and V's
 constexpr u32 kCount = kBars + WARPS * STAGES * kBarBytes, kFree = kCount + 8;   // warps that have come to a unit's end; a barrier: the exchange's room is free again
 constexpr u32 kAdds = kFree + 8;   // whether this CTA is the one that waits
 constexpr u32 kSharedBytes = kAdds + 8;
@@ -224,95 +232,7 @@ WS_DEV void tile(State& st, Queries queries, u32 k, const float (&c)[HALVES][2],
 #define MARK_FIRST(i)
 #endif
 
-// Four neighbouring outputs of a row (an item): a sum over some of the keys, relative to 2^top.
-struct Piece {
-    float top, sum;
-    float4 acc;
-};
-
-// A CTA's part of a unit in p.partial: pairs of (maximum, sum), then the outputs of all rows. Its size is a constant, so that addresses are. A pair serves 32 items at most: the lanes of a warp.
-constexpr i32 kPairs = D > 128 ? 2 : 1, kSegment = D / 4 / kPairs;   // of a row; items that share one
-constexpr i32 kHeadFloats = 2 * kPairs * WS_ROWS, kPartFloats = kHeadFloats + WS_ROWS * D;
-
-// kWaits: p.partial is written and read two words at a time, and the first says whether both are there: no arithmetic makes NaN of this kind, and `told` would change it.
-constexpr u32 kEmpty = 0xFFFFFFFFu;
-WS_DEV float told(float x) { return kWaits ? __uint_as_float(min(__float_as_uint(x), kEmpty - 1)) : x; }
-
-WS_DEV void put(float* at, float2 x) {
-    if (!kWaits) __stcg(reinterpret_cast<float2*>(at), x);
-    else asm volatile("{.reg .b64 a;\nmov.b64 a, {%1, %2};\nst.relaxed.gpu.global.b64 [%0], a;}" ::"l"(at), "f"(x.x), "f"(x.y) : "memory");
-}
-
-WS_DEV void put(float* at, float4 x) {
-    if (!kWaits) __stcg(reinterpret_cast<float4*>(at), x);
-    else asm volatile("{.reg .b64 a, b;\nmov.b64 a, {%1, %2};\nmov.b64 b, {%3, %4};\nst.relaxed.gpu.global.v2.b64 [%0], {a, b};}" ::"l"(at), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w) : "memory");
-}
-
-WS_DEV void get(float2& x, const float* at) {
-    if (!kWaits) x = __ldcg(reinterpret_cast<const float2*>(at));
-    else asm volatile("{.reg .b64 a;\nld.relaxed.gpu.global.b64 a, [%2];\nmov.b64 {%0, %1}, a;}" : "=f"(x.x), "=f"(x.y) : "l"(at) : "memory");
-}
-
-WS_DEV void get(float4& x, const float* at) {
-    if (!kWaits) x = __ldcg(reinterpret_cast<const float4*>(at));
-    else asm volatile("{.reg .b64 a, b;\nld.relaxed.gpu.global.v2.b64 {a, b}, [%4];\nmov.b64 {%0, %1}, a;\nmov.b64 {%2, %3}, b;}" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "l"(at) : "memory");
-}
-
-// Eight pieces, those u = from, from + 2, ..., in their order.
-WS_DEV void add_pieces(Piece& a, const float2 (&ms)[16], const float4 (&x)[16], i32 from) {
-    float top = a.top;
-#pragma unroll
-    for (i32 u = 0; u < 16; u += 2) top = fmaxf(top, ms[u + from].x);
-    const float zero_top = top == kNegInf ? 0.0f : top, f = ex2(a.top - zero_top);
-    a.sum *= f, a.acc.x *= f, a.acc.y *= f, a.acc.z *= f, a.acc.w *= f;
-#pragma unroll
-    for (i32 u = 0; u < 16; u += 2) {
-        const float g = ex2(ms[u + from].x - zero_top);
-        const float4& y = x[u + from];
-        a.sum = fmaf(ms[u + from].y, g, a.sum);
-        a.acc.x = fmaf(y.x, g, a.acc.x), a.acc.y = fmaf(y.y, g, a.acc.y), a.acc.z = fmaf(y.z, g, a.acc.z), a.acc.w = fmaf(y.w, g, a.acc.w);
-    }
-    a.top = top;
-}
-
-// Adds item g of the n parts of a unit to `a`; with kBoth item g + THREADS of each to `b`, else every other part to it. Sixteen loads at once; kWaits: and again where one is not there.
-template <bool kBoth>
-WS_DEV void gather(Piece& a, Piece& b, const float* unit, i32 n, i32 g) {
-    constexpr i32 kParts = kBoth ? 8 : 16;
-    auto ms_at = [](i32 u) { return kBoth ? u / 2 * kPartFloats + u % 2 * (THREADS / kSegment * 2) : u * kPartFloats; };
-    auto x_at = [](i32 u) { return kBoth ? u / 2 * kPartFloats + u % 2 * (THREADS * 4) : u * kPartFloats; };
-    const float* m0 = unit + g / kSegment * 2;
-    const float* x0 = unit + kHeadFloats + g * 4;
-#pragma unroll 1
-    for (i32 w = 0; w < n; w += kParts, m0 += kParts * kPartFloats, x0 += kParts * kPartFloats) {
-        float2 ms[16];
-        float4 x[16];
-        const i32 left = n - w;
-#pragma unroll
-        for (i32 u = 0; u < 16; ++u) {
-            ms[u] = make_float2(kNegInf, 0.0f), x[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if ((kBoth ? u / 2 : u) < left) get(ms[u], m0 + ms_at(u)), get(x[u], x0 + x_at(u));
-        }
-        if (kWaits) {
-            u32 most = 0;
-#pragma unroll
-            for (i32 u = 0; u < 16; ++u) most = max(most, max(__float_as_uint(ms[u].x), max(__float_as_uint(x[u].x), __float_as_uint(x[u].z))));
-            if (most == kEmpty) {   // on its way. PERF: asking for what is not there alone is 2% slower where keys are few
-                w -= kParts, m0 -= kParts * kPartFloats, x0 -= kParts * kPartFloats;
-                continue;
-            }
-        }
-        add_pieces(a, ms, x, 0);
-        add_pieces(b, ms, x, 1);
-    }
-}
-
-WS_DEV void merge(Piece& a, const Piece& b) {
-    const float top = fmaxf(a.top, b.top), zero_top = top == kNegInf ? 0.0f : top, f = ex2(a.top - zero_top), g = ex2(b.top - zero_top);
-    a.sum = fmaf(b.sum, g, a.sum * f);
-    a.acc.x = fmaf(b.acc.x, g, a.acc.x * f), a.acc.y = fmaf(b.acc.y, g, a.acc.y * f), a.acc.z = fmaf(b.acc.z, g, a.acc.z * f), a.acc.w = fmaf(b.acc.w, g, a.acc.w * f);
-    a.top = top;
-}
+#include "decode_parts.cuh"
 
 #if WS_LENS
 WS_DEV void store_zeros(u32 addr) { asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(addr), "r"(0) : "memory"); }
@@ -334,6 +254,10 @@ WS_DEV i64 out_row(const Params& p, u32 over, i32 b, i32 kv_head, i32 r) {
     return (static_cast<i64>(b) * p.Hq + kv_head * p.group + r - query * p.group) * p.Sq + query;
 }
 
+#if WS_SPREAD
+#include "decode_spread.cuh"
+#endif
+
 extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     attention_decode(const __grid_constant__ Params p, const __grid_constant__ TensorMap, const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map
 #if WS_LENS
@@ -343,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     extern __shared__ __align__(1024) u8 smem[];
     const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const u32 ring = smem_addr(smem) + warp * kWarpBytes, bars = smem_addr(smem) + kBars + warp * STAGES * kBarBytes;
-    const i32 team_size = p.tiles_per_worker, team = blockIdx.x / team_size, part = blockIdx.x % team_size, teams = gridDim.x / team_size;
+    const i32 team_size = kSpread ? 1 : p.tiles_per_worker, team = blockIdx.x / team_size, part = blockIdx.x % team_size, teams = gridDim.x / team_size;
     const i32 units = p.total_tiles, per_unit = p.tiles_per_unit, all_rows = p.group * p.Sq;
     const bool blocks = p.vs_t != 0;
     const u32 over = over_group(p);
@@ -351,7 +275,13 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
 #if WS_LENS
     // A sequence's own tiles are shared out, and what is used of its cache is read.
     auto keys_in = [&](i32 used) { return min(max(used, 0), p.Sk); };
+    auto keys_at = [&](i32 b) { return keys_in(__ldg(x.used + min(b, p.B - 1))); };
     auto keys_of = [&](i32 unit) { return keys_in(__ldg(x.used + head_of(p, min(unit, units - 1)) / p.Hkv)); };
+#endif
+#if WS_SPREAD && !WS_LENS
+    const Stretch own = stretch_of(p.B, units / p.B, p.section, per_unit);
+    const i32 first_tile = own.from + static_cast<i32>(warp), stop = own.to;   // of all sequences'
+#elif WS_LENS
     auto first_of = [&](i32 keys) { return part * (((keys + KEYS - 1) / KEYS + team_size - 1) / team_size) + static_cast<i32>(warp); };
     auto stop_of = [&](i32 keys) {
         const i32 tiles = (keys + KEYS - 1) / KEYS;
@@ -362,10 +292,17 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
 #endif
     // The first tiles of each warp into the L2 while the earlier kernels end: hints, of which nothing is read. Lengths and pages may not be written yet: wherever they point to, it is within the cache.
     auto bring = [&] {
-        if (team >= units) return;
-        const i32 b = head_of(p, team) / p.Hkv, h = head_of(p, team) % p.Hkv;
+        if (!kSpread && team >= units) return;
+        const i32 b = head_of(p, team) / p.Hkv;
+        i32 h = head_of(p, team) % p.Hkv;
 #if WS_LENS
+#if WS_SPREAD
+        auto keys_now = [&](i32 b) { return keys_in(static_cast<i32>(load_u32(x.used + min(b, p.B - 1)))); };
+        Stretch own = stretch_of(p.B, units / p.B, p.section, keys_now, lane);
+        const i32 first_tile = own.from + static_cast<i32>(warp), stop = own.to;
+#else
         const i32 keys = keys_in(static_cast<i32>(load_u32(x.used + b))), first_tile = first_of(keys), stop = stop_of(keys);
+#endif
         const i64 caches = x.pages ? static_cast<i64>(x.page_count) * x.page_size : static_cast<i64>(p.B) * p.Sk, most = (x.pages ? x.page_size : p.Sk) - 1;
 #else
         const i64 caches = static_cast<i64>(p.B) * p.Sk, most = p.Sk - 1;
@@ -399,6 +336,12 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             for (i32 i = 0; i < kHinted; ++i) {
                 i32 row = b, first = (first_tile + i * WARPS) * KEYS;
                 if (first_tile + i * WARPS >= stop) break;
+#if WS_SPREAD && WS_LENS
+                while (first_tile + i * WARPS >= own.begin + own.tiles && own.sequence < p.B) own.begin += own.tiles + p.section, own.tiles = tiles_in(keys_now(++own.sequence));
+                row = min(own.sequence, p.B - 1), h = head_of(p, own.place), first = min(max((first_tile + i * WARPS - own.begin) * KEYS, 0), p.Sk - 1);   // whatever lengths were
+#elif WS_SPREAD
+                row = (first_tile + i * WARPS) / (per_unit + p.section), h = head_of(p, own.place), first = min((first_tile + i * WARPS) % (per_unit + p.section), per_unit - 1) * KEYS;
+#endif
                 find(row, first);
                 hint(row, first, i < of_v);
             }
@@ -411,6 +354,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     }
     __syncthreads();
     const bool waits = kWaits && team_size > 1 && units == teams;
+#if !WS_SPREAD
     if (kWaits && warp == WARPS) {
         // Of a team's CTAs the last one to come here adds their outputs: all others are under way, so it may wait for them. PERF: while tiles are read an answer takes 1 to 4 us, and nothing else waits for this warp's.
         let_next_kernel_start();
@@ -431,6 +375,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
         }
         return;
     }
+#endif
     if (lane == 0) {
         for (u32 i = 0; i < STAGES * kBarBytes / 8; ++i) mbarrier_init(bars + 8 * i, 1);
         mbarrier_init_fence();
@@ -445,14 +390,29 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     // The next tile to ask for.
     struct Cursor {
         i32 unit, tile, stop, b, h;
+        i32 begin, tiles;   // kSpread: the sequence's, of all of them, as `tile` and `stop` are
     };
+#if WS_SPREAD
 #if WS_LENS
+    const Stretch own = stretch_of(p.B, units / p.B, p.section, keys_at, lane);
+#endif
+    Cursor at{0, own.from + static_cast<i32>(warp), own.to, own.sequence, head_of(p, own.place), own.begin, own.tiles};
+#elif WS_LENS
     Cursor at{team, first_of(keys_of(team)), stop_of(keys_of(team)), head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #else
     Cursor at{team, first_tile, stop, head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #endif
     // On to a unit that has it, if this one has no more.
     auto settle = [&] {
+#if WS_SPREAD
+        while (at.tile < at.stop && at.tile >= at.begin + at.tiles) {
+            at.begin += at.tiles + p.section, ++at.b;
+            at.tile = max(at.tile, at.begin + ((at.tile - at.begin) & (WARPS - 1)));
+#if WS_LENS
+            at.tiles = tiles_in(keys_at(at.b));
+#endif
+        }
+#else
         while (at.tile >= at.stop && at.unit < units) {
 #if WS_LENS
             at.unit += teams;
@@ -464,10 +424,11 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             const i32 head = head_of(p, at.unit);
             at.b = head / p.Hkv, at.h = head % p.Hkv;
         }
+#endif
     };
     auto load = [&](u32 slot) {
-        if (at.unit < units && lane == 0) {
-            i32 row = at.b, first = at.tile * KEYS;
+        if ((kSpread ? at.tile < at.stop : at.unit < units) && lane == 0) {
+            i32 row = at.b, first = (kSpread ? at.tile - at.begin : at.tile) * KEYS;
 #if WS_LENS
             if (x.pages) {
                 row = min(max(__ldg(x.pages + row * x.pages_b + first / x.page_size), 0), x.page_count - 1);
@@ -489,13 +450,34 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     settle();
 
     u32 slot = 0, phase = 0, free_phase = 0;
+#if WS_SPREAD
+    for (i32 sequence = own.sequence, begin = own.begin, tiles = own.tiles; begin < own.to; begin += tiles + p.section, ++sequence) {
+#if WS_LENS
+        tiles = tiles_in(keys_at(sequence));
+#endif
+        // Of the unit's tiles those from `since` to `stop` are this CTA's, and its warps go on in turn where they were.
+        const i32 since = max(0, own.from - begin), stop = min(tiles, own.to - begin), first_tile = since + ((static_cast<i32>(warp) - (begin + since - own.from)) & (WARPS - 1));
+        if (since >= tiles) continue;   // its end alone
+        const bool is_first = sequence == own.sequence, is_last = begin + tiles + p.section >= own.to, whole = since == 0 && stop == tiles;
+        const i32 begun_by = whole ? 0 : begin / own.share, sharers = whole ? 1 : (begin + tiles - 1) / own.share - begun_by + 1;
+        const i32 unit = sequence * own.beside + own.place;
+#else
+    const i32 sharers = team_size;
     for (i32 unit = team; unit < units; unit += teams) {
+        const bool is_first = unit == team, is_last = unit + teams >= units;
+#endif
         const i32 head = head_of(p, unit), first_row = first_row_of(p, unit), rows = min(WS_MORE ? WS_ROWS : all_rows, all_rows - first_row);
         const i32 b = head / p.Hkv, kv_head = head % p.Hkv;
 #if WS_LENS
-        const i32 keys = keys_of(unit), first_tile = first_of(keys), stop = stop_of(keys);
+        const i32 keys = keys_of(unit);
+#if !WS_SPREAD
+        const i32 first_tile = first_of(keys), stop = stop_of(keys);
+#endif
 #else
         const i32 keys = p.Sk;
+#endif
+#if !WS_SPREAD
+        const i32 since = first_tile - static_cast<i32>(warp);
 #endif
         const float* ks = p.k_scale + b * p.ks_b + kv_head * p.ks_h;
         const float* vs = p.v_scale + b * p.vs_b + kv_head * p.vs_h;
@@ -530,7 +512,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
         if (blocks) {
             v_most = 0.0f;
             const i32 last = min(stop * KEYS, keys) - 1;
-            for (i32 t = ((first_tile - static_cast<i32>(warp)) * KEYS >> 7) + static_cast<i32>(lane); t <= last >> 7; t += 32) v_most = fmaxf(v_most, vs[t * p.vs_t]);
+            for (i32 t = (since * KEYS >> 7) + static_cast<i32>(lane); t <= last >> 7; t += 32) v_most = fmaxf(v_most, vs[t * p.vs_t]);
 #pragma unroll
             for (u32 i = 16; i > 0; i /= 2) v_most = fmaxf(v_most, __shfl_xor_sync(0xFFFFFFFFu, v_most, i));
             if (!(v_most > 0.0f)) v_most = 1.0f;
@@ -587,7 +569,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
         }
 
         MARK(3);
-        if (HALVES == 1 && team_size == 1 && !WS_RING) {
+        if (HALVES == 1 && sharers == 1 && !WS_RING) {
             // No barrier: each warp leaves its outputs and goes on to the next unit; the last one to come adds them.
             float* swap = reinterpret_cast<float*>(smem + kSwap);
             float2* sums = reinterpret_cast<float2*>(smem + kSums);
@@ -642,18 +624,30 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             continue;
         }
         // The unit's share of this CTA, eight rows at a time.
+#if WS_SPREAD
+        // Of a unit that was begun before in the CTA's first place, of one that is not ended in its second one. Which CTA has begun it says which unit's counters they are.
+        const i32 places = own.place * own.count, shared_unit = places + begun_by, first_off = begin > begun_by * own.share ? static_cast<i32>(gridDim.x) * kPartFloats : 0;
+        float* const parts = p.partial + static_cast<i64>(shared_unit) * kPartFloats;
+        float* const mine = p.partial + static_cast<i64>(places + own.nth + (own.from - begin == since ? 0 : gridDim.x)) * kPartFloats;
+        if (HALVES == 1) {
+            mbarrier_wait(smem_addr(smem) + kFree, free_phase ^ 1);
+            free_phase ^= 1;
+        }
+#else
+        const i32 shared_unit = unit, first_off = 0;
         float* const parts = p.partial + static_cast<i64>(unit) * team_size * kPartFloats;
         float* const mine = parts + part * kPartFloats;
+#endif
         // Where no more tiles come, all rows at once, each warp's in its own ring.
-        const bool in_ring = WS_RING || (HALVES > 1 && kRoom && unit + teams >= units), at_once = HALVES == 1 || in_ring;
-        auto swap_of = [&](u32 w) { return reinterpret_cast<float*>(smem + (in_ring ? w * kWarpBytes : kSwap + w * (8 * PITCH * 4))); };
-        auto sums_of = [&](u32 w) { return reinterpret_cast<float2*>(smem + (in_ring ? w * kWarpBytes + HALVES * 8 * PITCH * 4 : kSums + w * 64)); };
+        const bool in_ring = WS_RING || (HALVES > 1 && kRoom && !kSpread && is_last), at_once = HALVES == 1 || in_ring || kWholeSwap;
+        auto swap_of = [&](u32 w) { return reinterpret_cast<float*>(smem + (in_ring ? w * kWarpBytes : kSwap + w * (kSwapRows * PITCH * 4))); };
+        auto sums_of = [&](u32 w) { return reinterpret_cast<float2*>(smem + (in_ring ? w * kWarpBytes + HALVES * 8 * PITCH * 4 : kSums + w * (kSwapRows * 8))); };
 #pragma unroll
         for (i32 h = 0; h < HALVES; ++h) {
             const i32 count = min(8, rows - 8 * h);
             const u32 place = at_once ? 8 * h : 0;
             const float sum0 = column_sum(st.sum[h][0]), sum1 = column_sum(st.sum[h][1]);
-            if (!in_ring && (h > 0 || unit != team)) named_barrier_sync(1, THREADS);   // others read what was there
+            if (!in_ring && (kWholeSwap ? h == 0 && !is_first : h > 0 || !is_first)) named_barrier_sync(1, THREADS);   // others read what was there
             if (lane < 4) {
                 sums_of(warp)[place + 2 * lane] = make_float2(st.top[h][0], st.top[h][0] == kNegInf ? 0.0f : sum0);
                 sums_of(warp)[place + 2 * lane + 1] = make_float2(st.top[h][1], st.top[h][1] == kNegInf ? 0.0f : sum1);
@@ -705,14 +699,14 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             const Piece none{kNegInf, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
             constexpr bool kSometimesBoth = (WS_RING || kRoom ? HALVES : 1) * 8 * (D / 4) > THREADS;
             const i32 items = (at_once ? rows : count) * (D / 4), shift = first * (D / 4);
-            i32* counter = p.arrived + (unit * HALVES + (at_once ? 0 : h)) * WARPS + warp;
+            i32* counter = p.arrived + (shared_unit * HALVES + (at_once ? 0 : h)) * WARPS + warp;
 #pragma unroll 1
             for (i32 i = thread; i < items; i += 2 * THREADS, counter += WARPS) {
                 const i32 g = shift + i;
                 const bool both = kSometimesBoth && i + THREADS < items;   // for all of a warp or none: items are whole warps' but at D 64, where they are THREADS at most
                 Piece a = own(i), o = none;
                 if (both) o = own(i + THREADS);
-                if (team_size > 1) {
+                if (sharers > 1) {
                     leave(g, a);
                     if (both) leave(g + THREADS, o);
                     const u32 lanes = D >= 128 || items - (i - static_cast<i32>(lane)) >= 32 ? 0xFFFFFFFFu : 0xFFFFu;   // D 64: the upper half may have no item
@@ -722,18 +716,22 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
                         i32 before = 0;
                         __syncwarp(lanes);
                         if (lane == 0) before = add_in_order(counter, 1);
-                        if (__shfl_sync(lanes, before, 0) != team_size - 1) continue;
+                        if (__shfl_sync(lanes, before, 0) != sharers - 1) continue;
                         __syncwarp(lanes);   // what lane 0 has acquired all may read
                         if (lane == 0) *counter = 0;
                     }
                     a = o = none;
-                    if (both) gather<true>(a, o, parts, team_size, g);
-                    else gather<false>(a, o, parts, team_size, g);
+                    if (both) gather<true>(a, o, parts, sharers, g, first_off);
+                    else gather<false>(a, o, parts, sharers, g, first_off);
                     if (!both) merge(a, o);
                 }
                 finish(g, a);
                 if (both) finish(g + THREADS, o);
             }
+        }
+        if (kSpread && HALVES == 1 && !is_last) {
+            named_barrier_sync(1, THREADS);
+            if (thread == 0) mbarrier_arrive(smem_addr(smem) + kFree);
         }
         MARK(6);
     }

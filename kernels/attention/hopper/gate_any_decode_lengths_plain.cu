@@ -1,37 +1,47 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["Hq % Hkv == 0", "Hq / Hkv * Sq <= 256", "MORE == 1 || Hq / Hkv * Sq <= ROWS", "ROWS < 32 || D < 256", "RING == 0 || D == 256"]
-//! shapes = ["1x4x1x2x300x128", "2x2x1x9x200x256", "1x2x1x3x250x64"]
+//! constraints = ["Hq % Hkv == 0", "Hq / Hkv * Sq <= 256", "MORE == 1 || Hq / Hkv * Sq <= ROWS", "ROWS < 32 || D < 256", "RING == 0 || D == 256", "SPREAD == 0 || RING == 0"]
+//! shapes = ["1x4x1x2x300x128", "2x2x1x9x200x256", "5x2x1x3x250x64"]
 //! scales = ["head", "tensor", "block"]
 //! layouts = ["lengths", "paged"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! [levers]
-//! TEAM = [1, 2, 3]
+//! TEAM = [1, 2, 3, 5]
 //! ROWS = [8, 16, 32]
 //! MORE = [0, 1]
 //! RING = [0, 1]
+//! SPREAD = [0, 1]
 //! [[config]]
 //! name = "team"
-//! set = { TEAM = 3, ROWS = 8, MORE = 0, RING = 0 }
+//! set = { TEAM = 3, ROWS = 8, MORE = 0, RING = 0, SPREAD = 0 }
 //! [[config]]
 //! name = "ring"
-//! set = { TEAM = 2, ROWS = 8, MORE = 0, RING = 1 }
+//! set = { TEAM = 2, ROWS = 8, MORE = 0, RING = 1, SPREAD = 0 }
 //! [[config]]
 //! name = "more_team"
-//! set = { TEAM = 3, ROWS = 16, MORE = 1, RING = 0 }
+//! set = { TEAM = 3, ROWS = 16, MORE = 1, RING = 0, SPREAD = 0 }
 //! [[config]]
 //! name = "by_32_team"
-//! set = { TEAM = 2, ROWS = 32, MORE = 1, RING = 0 }
+//! set = { TEAM = 2, ROWS = 32, MORE = 1, RING = 0, SPREAD = 0 }
+//! [[config]]
+//! name = "spread"
+//! set = { TEAM = 3, ROWS = 8, MORE = 0, RING = 0, SPREAD = 1 }
+//! [[config]]
+//! name = "spread_sixteen"
+//! set = { TEAM = 5, ROWS = 16, MORE = 0, RING = 0, SPREAD = 1 }
+//! [[config]]
+//! name = "spread_more"
+//! set = { TEAM = 5, ROWS = 8, MORE = 1, RING = 0, SPREAD = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
 //! [workspace.partial]
 //! dtype = "f32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * TEAM", "ROWS * (D + 2 * max(1, D / 128))"]
+//! shape = ["(B + 2 * SPREAD) * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * TEAM", "ROWS * (D + 2 * max(1, D / 128))"]
 //! [workspace.arrived]
 //! dtype = "i32"
-//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * ROWS"]
+//! shape = ["(B + SPREAD * TEAM) * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) * ROWS"]
 //! init = "zero"
 //! [structs.p]
 //! bytes = 256
@@ -78,7 +88,7 @@
 //!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "TEAM" },
 //!   { name = "total_tiles", type = "i32", offset = 232, value = "B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS)" },
 //!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Hq / Hkv * Sq, ROWS)" },
-//!   { name = "section", type = "i32", offset = 240, value = 1 },
+//!   { name = "section", type = "i32", offset = 240, value = "SPREAD * 8 * (TEAM / 5)" },
 //!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
 //! ]
 //! [structs.x]
@@ -104,9 +114,9 @@
 //! ]
 //! [[launch]]
 //! entry = "decode_plain"
-//! grid = ["TEAM * (RING * B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) + (1 - RING) * min(B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS), 2))"]
-//! block = ["256 + 32 * (8 / ROWS) * min(1, 128 / D)"]
-//! shared_bytes = "(2 + RING * (ROWS / 16)) * 65536 + (ROWS / 32) * 512 * D + 1152 + (1 - RING) * 256 * (D + 4)"
+//! grid = ["TEAM * (SPREAD * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) + (1 - SPREAD) * (RING * B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) + (1 - RING) * min(B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS), 2)))"]
+//! block = ["256 + 32 * (1 - SPREAD) * (8 / ROWS) * min(1, 128 / D)"]
+//! shared_bytes = "(2 + RING * (ROWS / 16)) * 65536 + (ROWS / 32) * 512 * D + 1152 + (1 - RING) * 256 * (D + 4) + SPREAD * (ROWS / 16) * min(1, 128 / D) * (256 * D + 1536)"
 //! args = ["p", "x"]
 
 // decode.cu as it ships where sequences use parts of their caches, or pages, with copies by plain.cuh in the place of tensor copies: on the CPU the PTX machine executes all of its instructions, races included. Two
@@ -117,6 +127,7 @@
 #define WS_RING RING
 #define WS_ROWS ROWS
 #define WS_MORE MORE
+#define WS_SPREAD SPREAD
 #define WS_WGS 1   // plain.cuh wants one
 #define WS_LENS 1
 #include "plain.cuh"

@@ -4,65 +4,11 @@ Figures behind the choices: docs/ledger.md.
 """
 import functools
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
-SMS = 132
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A problem as the heuristic sees it. `plain` says that scales are per head or tensor, `packed` that V comes transposed in whole tiles, `lse` that
-    the log-sum-exp is wanted, `wide` that queries are of the output's 16 bits: with packed values only, and without log-sum-exps; `fast` that weights may be
-    linear between powers of two."""
-    B: int
-    Hq: int
-    Hkv: int
-    Sq: int
-    Sk: int
-    D: int
-    causal: bool
-    plain: bool = True
-    packed: bool = False
-    lse: bool = False
-    wide: bool = False
-    fast: bool = False
-
-    @property
-    def group(self):
-        return self.Hq // self.Hkv
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An instance (file and defines), its launch, and the figures that its parameters need."""
-    file: str
-    defines: tuple
-    grid: tuple
-    block: int
-    shared_bytes: int
-    tiles_per_unit: int = 0
-    tiles_per_worker: int = 0
-    total_tiles: int = 0
-    row_tiles: int = 0
-    section: int = 1
-    partial_floats: int = 0
-    units: int = 0
-    boxes: tuple = ()   # rows of q's and of k's and v's boxes, where the kernel takes tensor maps
-    splits: int = 1
-    transposes: bool = False   # the kernel takes V^T, which a launch of transpose.cu makes before, in the first of its scratch
-
-    @property
-    def name(self):
-        return "_".join([self.file] + [f"{k[3:].lower()}{v}" for k, v in self.defines])
-
-    def with_output(self, kind):
-        """The same with its output's format compiled in; tiny.cu with log-sum-exps asks for it at run time, as there would be many of it."""
-        return self if ("WS_LSE", 1) in self.defines else replace(self, defines=self.defines + (("WS_OUT", kind),))
-
-
-def ceil_div(a, b):
-    return -(-a // b)
+from ._choice import SMS, Choice, Shape, ceil_div
+from ._decode import DECODE, DECODE_NS, MEMORY_RATE, choose_decode, choose_more, choose_spread, decode_ns, decode_team_ns, spread   # some for those who measure
 
 
 def grid_fits(s):
@@ -118,67 +64,6 @@ def choose_tiny(s, keys=None, wgs=None, ctas=None, poly=None, blocks=None, trace
         defines["WS_TRACE"] = 1
     grid = (ceil_div(rows, 64 * wgs) * ctas, s.Hkv, s.B)
     return Choice("tiny", tuple(defines.items()), grid, wgs * 128, shared, boxes=(64, 128) if folded else (64 * wgs, keys), partial_floats=trace and grid[0] * grid[1] * grid[2] * wgs * 16)
-
-
-DECODE = {64: (64, 8), 128: (32, 8), 256: (16, 8)}   # keys of a tile, warps
-
-
-def choose_decode(s, keys=None, warps=None, stages=None, team=None, trace=0, sms=SMS, of_rows=None, page=None):
-    """Few queries over long caches, perhaps in pages of so many keys: at most of_rows packed rows to a unit, 8, 16 or, up to D 128, 32."""
-    rows, of_tile = s.group * s.Sq, DECODE[s.D]
-    keys, warps = keys or of_tile[0], warps or of_tile[1]
-    of_rows = of_rows or (8 if rows <= 8 else 16)
-    row_tiles = ceil_div(rows, of_rows)
-    per_unit, units = ceil_div(s.Sk, keys), s.B * s.Hkv * row_tiles
-    team = min(team or decode_team(s, of_rows, units, per_unit, warps, sms), sms)
-    ctas = team * min(units, sms // team)
-    waits = s.D <= 128 and of_rows == 8   # kWaits: a warp more
-    if waits and (ceil_div(per_unit, team) <= warps or page and page % keys):   # two half tiles for each warp: the first is multiplied while the second comes
-        keys, per_unit = keys // 2, ceil_div(s.Sk, keys // 2)
-    # One unit to a CTA: at D 256 the exchange lies in the ring, whose third stage is room for that of 16 rows.
-    ring = s.D == 256 and ctas == team * units
-    stages = stages or (3 if ring and of_rows == 16 else 2)
-    defines = dict(WS_D=s.D, WS_KEYS=keys, WS_WARPS=warps, WS_STAGES=stages, WS_ROWS=of_rows, WS_CAUSAL=int(s.causal))
-    if ring:
-        defines["WS_RING"] = 1
-    if row_tiles > 1:
-        defines["WS_MORE"] = 1
-    shared = warps * stages * 2 * keys * s.D + warps * 64 + (0 if ring else warps * 8 * (s.D + 4) * 4)
-    if of_rows == 32:   # a copy of the queries for each warp
-        shared = ceil_div(shared, 128) * 128 + warps * 32 * s.D * 2
-    shared += warps * stages * (16 if s.D == 256 or of_rows >= 16 else 8) + 24   # WS_APART
-    partial = units * team * of_rows * (s.D + (4 if s.D == 256 else 2)) if team > 1 or trace else 0
-    if trace:
-        defines["WS_TRACE"], partial = 1, partial + 8 * ctas
-    return Choice("decode", tuple(defines.items()), (ctas, 1, 1), (warps + waits) * 32, shared, tiles_per_unit=per_unit, tiles_per_worker=team, total_tiles=units,
-                  partial_floats=partial, row_tiles=row_tiles if row_tiles > 1 else 0, units=units * (of_rows // 8) * warps if team > 1 else 0, boxes=(8, keys))
-
-
-def decode_team(s, of_rows, units, per_unit, warps, sms):
-    """How many CTAs work on a unit together: what takes least time. Each warp has a tile, about."""
-    most = min(ceil_div(per_unit, warps), sms)
-    # One round of as many as there is room for, a half, a third or a quarter of that, or fewer in more rounds.
-    teams = {*range(1, min(most, 16) + 1), *(max(1, min(most, sms // units // n)) for n in (1, 2, 3, 4))}
-    teams = {ceil_div(per_unit, ceil_div(per_unit, team)) for team in teams}   # no more of them than have tiles
-    # Many units are even enough without: their counters fit a stream's slot, and parts stay few.
-    teams = [team for team in teams if team == 1 or units * team * (of_rows // 8) <= 15 * sms]
-    return min(teams, key=lambda team: (decode_team_ns(s, of_rows, units, per_unit, warps, team, sms), -team * min(units, sms // team), team))
-
-
-# By head dimension and rows of a unit, nanoseconds: of a launch; of a tile of the warp that has most, and of a CTA's; of what a team adds, and for each CTA of one; of a CTA's second unit beside these, and of each that follows; of a unit's row.
-DECODE_NS = {(64, 8): (2079, 643, 64, 950, 25, 1005, 1036, 49), (64, 16): (2097, 580, 97, 1688, 36, 1295, 1230, 68), (64, 32): (2923, 937, 178, 1866, 55, 3112, 2739, 76), (128, 8): (2184, 606, 44, 749, 32, 1547, 1293, 151), (128, 16): (2519, 570, 89, 1611, 77, 1884, 1977, 109),
-             (128, 32): (2314, 652, 154, 3481, 68, 1886, 847, 207), (256, 8): (2335, 331, 76, 1225, 50, 2178, 1195, 210), (256, 16): (2137, 708, 73, 2332, 146, 1279, 1030, 248)}
-MEMORY_RATE = 2900   # bytes of K and V in a nanosecond that all SMs get from an H100's memory
-
-
-def decode_team_ns(s, of_rows, units, per_unit, warps, team, sms):
-    """About how long a launch takes, in nanoseconds, 6 to 14% off (root of the mean square over 85 to 1,081 launches each; H100, 2026-11-28: fitted to those, all but 16 rows at D 64 choose no better)."""
-    of_launch, of_tile, of_cta, of_team, of_member, of_second, of_next, of_row = DECODE_NS[s.D, of_rows]
-    rounds, tiles = ceil_div(units, max(1, min(units, sms // team))), ceil_div(per_unit, team)
-    unit = ceil_div(tiles, warps) * of_tile + tiles * of_cta + min(of_rows, s.group * s.Sq) * of_row + (of_team + of_member * team if team > 1 else 0)
-    following = of_second + of_next * (rounds - 2) if rounds > 1 else 0
-    work, reading = rounds * unit, 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
-    return of_launch + following + max(work, reading) + min(work, reading) // 3   # they hide most of each other
 
 
 MOST_TRANSPOSED = 1 << 28   # bytes of V^T: scratch that a call may ask for
@@ -588,19 +473,6 @@ def with_lengths(c, kind):
     return replace(c, shared_bytes=c.shared_bytes + more, units=c.units + 1)
 
 
-def decode_ns(s, c, sms=SMS):
-    """About how long choose_decode's c takes, in nanoseconds."""
-    keys, warps = DECODE[s.D]
-    return decode_team_ns(s, dict(c.defines)["WS_ROWS"], c.total_tiles, ceil_div(s.Sk, keys), warps, c.tiles_per_worker, sms)
-
-
-def choose_more(s, sms=SMS, page=None):
-    """Decode of up to 256 packed rows: 8 where there are no more, 16 at a time, or 32, which want more room and have a longer end. With its time."""
-    rows = s.group * s.Sq
-    found = [choose_decode(s, sms=sms, of_rows=n, page=page) for n in (8, 16, 32) if (s.D, n) in DECODE_NS and (rows <= 8 if n == 8 else rows > n // 2)]
-    return min(((decode_ns(s, c, sms), c) for c in found), key=lambda x: x[0])
-
-
 SPLIT = {(64, 64): (0, 1530, 2070), (64, 128): (2000, 2200, 2750), (128, 64): (0, 5650, 2400), (256, 64): (0, 3550, 2320)}   # by head dimension and keys
 
 
@@ -723,7 +595,9 @@ def choose(s, sms=SMS, few=True):
     """The kernel that we would run: what is thought to take least time. Packed V is taken by those for many queries over many keys alone; `packed_fits` says where that is what to run. few: few.cuh may."""
     if s.packed:
         return choose_many(s, sms)
-    rows = s.group * s.Sq
+    rows, even = s.group * s.Sq, spread(s, sms)
+    if even:
+        return even
     found = [(tiny_ns(s, c, sms), c) for c in tiny_choices(s, sms)] if s.plain else []
     if rows <= 256:
         found.append(choose_more(s, sms))
@@ -766,7 +640,9 @@ def ragged_ns(s):
 
 def choose_lengths(s, sms=SMS, page=None):
     """Caches of which each sequence uses a part, at most Sk keys, perhaps by pages of so many: few queries go to decode.cu, more to few.cuh, as far as pages are of their tiles, all else to ragged.cu."""
-    rows = s.group * s.Sq
+    rows, even = s.group * s.Sq, choose_spread(s, sms, page)
+    if even and s.B > 1 and 2 * s.B * s.Hkv * s.Sk * s.D >= 40 << 20:   # of 1,196 random calls within 0.9% of the faster one's times in the geometric mean; by teams 7% (H200, 2026-11-28)
+        return with_lengths(even, 1)
     few = few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
     found = [choose_few(s, sms=sms, lengths=True) if few else (ragged_ns(s), choose_ragged(s, sms))]
     if rows <= 256:

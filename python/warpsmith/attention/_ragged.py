@@ -251,7 +251,7 @@ class _RaggedPlan:
         _plan.fill_common(p, *steps, scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
         p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
         p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
-        p.row_tiles = c.row_tiles
+        p.row_tiles, p.section = c.row_tiles, c.section
         for name, value in places.items():
             if not isinstance(value, torch.Tensor):
                 setattr(x, name, value)
