@@ -302,6 +302,30 @@ class Choice(unittest.TestCase):
             self.assertLess(mean(ratios), 1.011, kind)
             self.assertGreater(mean(teams), of_teams, kind)
 
+    def test_shares_of_uneven_lengths(self):
+        """By the journal of random calls of 17 to 256 packed rows and lengths on the device: as many CTAs of a row tile as were near the fastest, and many more where few sequences are long; counters and parts have limits."""
+        path = pathlib.Path(__file__).resolve().parents[2] / "benches" / "results" / "2026-11-28-h200-attention-ways.json"
+        if path.exists():
+            ratios, before = [], []
+            for (B, Hq, Hkv, Sq, Sk, D, causal), page, _, _, name, us_before, ways in json.loads(path.read_text())["calls"]:
+                c = h.choose_lengths(h.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal)), page=page or None)
+                ways = {int(n): us for n, us in ways}
+                if FEW in c.defines and c.tiles_per_worker in ways and name.startswith("forward"):
+                    fastest = min(us_before, *ways.values())
+                    ratios.append(ways[c.tiles_per_worker] / fastest)
+                    before.append(us_before / fastest)
+            mean = lambda x: math.exp(sum(map(math.log, x)) / len(x))
+            self.assertGreater(len(ratios), 550)
+            self.assertLess(mean(ratios), 1.025)
+            self.assertGreater(mean(before), 1.045)
+        ways = lambda B, Sk, Sq=8, **more: h.choose_lengths(h.Shape(B, 32, 8, Sq, Sk, 128, True, **more)).tiles_per_worker
+        self.assertGreaterEqual(ways(9, 20_000), 3)   # 72 row tiles of a key head, 1 before: 131 us, by four 57
+        self.assertEqual(ways(16, 300), 1)
+        for B, Hkv, Sq, Sk, D in itertools.product((2, 30, 400), (1, 8, 64), (9, 32), (1000, 200_000), (64, 128, 256)):
+            c = h.choose_lengths(h.Shape(B, 8 * Hkv, Hkv, Sq, Sk, D, True))
+            with self.subTest(c=c):
+                self.assertTrue(1 <= c.tiles_per_worker <= h.MOST_WAYS and c.units <= 16384 and c.partial_floats <= h.MOST_PARTS)
+
     def test_stretches(self):
         """CTAs are as many for each head, and all of a launch's shared memory, parts and counters are there."""
         for D, rows, B, Hkv, Sk, lengths in itertools.product((64, 128, 256), (1, 8, 9, 16, 17), (1, 7, 300), (1, 5, 8, 132, 133), (1, 3000, 100_000), (False, True)):
@@ -316,7 +340,7 @@ class Choice(unittest.TestCase):
                     self.assertEqual(c.units, c.grid[0] * of_rows)
                     self.assertGreaterEqual(c.partial_floats, 2 * c.grid[0] * of_rows * (D + 2))
                     self.assertLessEqual(c.shared_bytes, 232448)
-        for B, Sk, page, want in ((1, 131072, None, False), (2, 65536, None, True), (16, 8192, 64, True), (16, 8192, 16, False), (16, 512, None, False)):
+        for B, Sk, page, want in ((2, 131072, None, False), (3, 65536, None, True), (16, 8192, 64, True), (16, 8192, 16, False), (16, 512, None, False)):
             c = h.choose_lengths(h.Shape(B, 32, 8, 1, Sk, 128, False), page=page)
             self.assertEqual(("WS_SPREAD", 1) in c.defines, want, (B, Sk, page))
         self.assertIsNone(h.choose_spread(h.Shape(65535, 8, 8, 1, 1 << 20, 128, False)))   # tiles are numbered in 31 bits

@@ -396,7 +396,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
 #if WS_LENS
     const Stretch own = stretch_of(p.B, units / p.B, p.section, keys_at, lane);
 #endif
-    Cursor at{0, own.from + static_cast<i32>(warp), own.to, own.sequence, head_of(p, own.place), own.begin, own.tiles};
+    Cursor at{0, own.from + static_cast<i32>(warp), own.stop_in(own.begin, own.tiles, p.section), own.sequence, head_of(p, own.place), own.begin, own.tiles};
 #elif WS_LENS
     Cursor at{team, first_of(keys_of(team)), stop_of(keys_of(team)), head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #else
@@ -411,6 +411,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
 #if WS_LENS
             at.tiles = tiles_in(keys_at(at.b));
 #endif
+            at.stop = own.stop_in(at.begin, at.tiles, p.section);
         }
 #else
         while (at.tile >= at.stop && at.unit < units) {
@@ -456,7 +457,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
         tiles = tiles_in(keys_at(sequence));
 #endif
         // Of the unit's tiles those from `since` to `stop` are this CTA's, and its warps go on in turn where they were.
-        const i32 since = max(0, own.from - begin), stop = min(tiles, own.to - begin), first_tile = since + ((static_cast<i32>(warp) - (begin + since - own.from)) & (WARPS - 1));
+        const i32 since = max(0, own.from - begin), stop = min(tiles, own.stop_in(begin, tiles, p.section) - begin), first_tile = since + ((static_cast<i32>(warp) - (begin + since - own.from)) & (WARPS - 1));
         if (since >= tiles) continue;   // its end alone
         const bool is_first = sequence == own.sequence, is_last = begin + tiles + p.section >= own.to, whole = since == 0 && stop == tiles;
         const i32 begun_by = whole ? 0 : begin / own.share, sharers = whole ? 1 : (begin + tiles - 1) / own.share - begun_by + 1;

@@ -5,7 +5,8 @@
 // 32 of up to 8,192, four tokens each 103, 74, 82; whole caches, 34x2-2x3152 (D 256) 40.9, 30.2, 31.3; 28x120-10x3848 89, 72, 73; 13x16-16x3675 54.5, 49.1, 49.4.
 // Losers, the same day: stretches over heads and sequences in their order, where neighbouring heads are read at other times: 32x16-16x4096 of D 64, token by token, 126 us instead of 69, as half of each line that
 // comes is another head's; D 128 5 to 7% slower. Units that are not ended yet added up by the last warp to come, without a barrier, and counted where the CTA ends: 16 rows 72 to 76, 35 to 38.5, D 256 39.8 to 43.8
-// (too much for one warp, and two units to add at the end). The next sequence's queries brought to the L2: alike. No hints 0.5 to 1 us slower. More than 16 rows by several units side by side: mostly slower than few.cuh.
+// (too much for one warp, and two units to add at the end). The next sequence's queries brought to the L2, or asked for a tile ahead in registers: 0.98 to 1.02. Two tiles of a warp under way 1.00 to 1.09 (three stages), half ones, three under way, 0.96 to 1.2. No hints 0.5 to 1 us slower. More than
+// 16 rows by several units side by side: mostly slower than few.cuh. Short units are not cut: 150x8-8x500 (D 64) 27.8 instead of 29.7, 90x32-8x4x400 36.1 (38.9), 64 sequences of at most 204 keys 16.3 (17.5).
 #pragma once
 
 // The tiles of a sequence of so many keys.
@@ -25,6 +26,11 @@ struct Stretch {
         from = min(all, nth * share), to = min(all, from + share);
         sequence = 0, begin = to, tiles = 1;   // if there is none
     }
+    // A unit of at most so many tiles as its end takes is not cut: it is wholly of the CTA in whose stretch it begins. So begins what is left, and so far it reaches into that unit.
+    WS_DEV_MEMBER void skip_short(i32 end_tiles) {
+        if (from > begin && tiles <= end_tiles) from = max(from, begin + tiles);
+    }
+    WS_DEV_MEMBER i32 stop_in(i32 unit, i32 of_unit, i32 end_tiles) const { return of_unit <= end_tiles && unit >= from && unit < to ? max(to, unit + of_unit) : to; }
 };
 
 #if WS_LENS
@@ -55,6 +61,7 @@ WS_DEV Stretch stretch_of(i32 sequences, i32 units, i32 end_tiles, Keys keys, u3
             s.tiles = __shfl_sync(0xFFFFFFFFu, tiles, at);
             s.begin = __shfl_sync(0xFFFFFFFFu, end, at) - s.tiles;
             s.tiles -= end_tiles;
+            s.skip_short(end_tiles);
             break;
         }
         before = __shfl_sync(0xFFFFFFFFu, end, 31);
@@ -66,7 +73,7 @@ WS_DEV Stretch stretch_of(i32 sequences, i32 units, i32 end_tiles, Keys keys, u3
 WS_DEV Stretch stretch_of(i32 sequences, i32 units, i32 end_tiles, i32 tiles) {
     Stretch s;
     s.cut(units, sequences * (tiles + end_tiles));
-    if (s.from < s.to) s.sequence = s.from / (tiles + end_tiles), s.begin = s.sequence * (tiles + end_tiles), s.tiles = tiles;
+    if (s.from < s.to) s.sequence = s.from / (tiles + end_tiles), s.begin = s.sequence * (tiles + end_tiles), s.tiles = tiles, s.skip_short(end_tiles);
     return s;
 }
 #endif

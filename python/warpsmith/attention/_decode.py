@@ -74,8 +74,8 @@ def choose_more(s, sms=SMS, page=None):
     return min(((decode_ns(s, c, sms), c) for c in found), key=lambda x: x[0])
 
 
-# By head dimension and rows of a unit: tiles that a unit's end takes as long as, whole rounds of a CTA's warps (H200, 2026-11-28). By MB of caches: hundredths of all SMs' tiles that teams have to reach.
-SPREAD_ENDS = {(64, 8): 16, (64, 16): 16, (128, 8): 16, (128, 16): 24, (256, 8): 32}
+# By head dimension and rows of a unit: tiles that a unit's end takes as long as, whole rounds of a CTA's warps (of 0 to 64, H200, 2026-11-28); units of no more are not cut. By MB of caches: hundredths of all SMs' tiles that teams have to reach.
+SPREAD_ENDS = {(64, 8): 24, (64, 16): 24, (128, 8): 16, (128, 16): 24, (256, 8): 32}
 SPREAD_EVEN = ((128, 95), (80, 90), (40, 80), (20, 70), (12, 60), (0, 0))
 
 

@@ -401,8 +401,9 @@ def few_busiest(s, wgs, ways, sms=SMS, step=1, drawn=False):
     return max(rounds * sum(lengths[kind::apart]) * apart // row_tiles for kind in range(apart))
 
 
-def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 4 to 10% off over 150 to 2,800 launches each (root of the mean square; H100, 2026-11-26)."""
+def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False, uneven=False):
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 4 to 10% off over 150 to 2,800 launches each (root of the mean square; H100, 2026-11-26). uneven: lengths are anything up to Sk, half of
+    it in the mean, and some CTA comes late to a share of the longest: fitted to 676 calls (H200, 2026-11-28), whose times with what it chooses are 0.956 of those with what it chose as if all were Sk, where lengths are drawn evenly, and 0.986 where all are Sk."""
     file, times = kernel or few_kernels(s)[0]
     of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each, masked = times[s.D][wgs]
     rows = s.group * s.Sq
@@ -415,15 +416,20 @@ def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
     if idle:
         of_keys, of_rows = of_keys * (100 * others - (100 - alone) * idle) // (100 * others), of_rows * (10 * others - 3 * idle) // (10 * others)
     step = 2 if file == "forward_e4m3" and s.plain and s.D == 128 and not s.causal else 1
-    keys = few_busiest(s, wgs, ways, sms, step, drawn) * of_keys * (masked if s.causal else 100) // 175
-    reading = 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
+    reading = 2 * s.B * s.Hkv * s.Sk * s.D // (3 * MEMORY_RATE if uneven else MEMORY_RATE)
+    busiest = 0 if uneven else few_busiest(s, wgs, ways, sms, step, drawn)
+    if uneven:
+        share = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step
+        busiest = share if ctas <= sms else max(share, ctas // ways * ceil_div(s.Sk, 128 * step) * step // (2 * sms) + share * 80 // 100)
+    keys = busiest * of_keys * (masked if s.causal else 100) // 175
     return 2000 + max(keys, reading) + min(keys, reading) // 8 + rounds * of_rows * 4 // 7
 
 
-def few_ways(s, wgs, sms=SMS):
-    """Numbers of CTAs of a row tile that may pay: two tiles of keys for each, two row tiles for each SM."""
+def few_ways(s, wgs, sms=SMS, uneven=False):
+    """Numbers of CTAs of a row tile that may pay: two tiles of keys for each, two row tiles for each SM, or eight of uneven lengths, as long as counters fit a stream's slot, and parts are few."""
     units = s.B * s.Hkv * ceil_div(s.group * s.Sq, 64 * wgs)
-    return range(1, max(1, min(MOST_WAYS, 2 * sms // units, ceil_div(s.Sk, 256))) + 1)
+    most = min(8 * sms, 16383 // (4 * wgs), MOST_PARTS // (128 * wgs * (s.D // 4 + 4))) if uneven else 2 * sms
+    return range(1, max(1, min(MOST_WAYS, most // units, ceil_div(s.Sk, 256))) + 1)
 
 
 def few_shared(D, wgs, lengths):
@@ -446,10 +452,10 @@ def few_exact(s, wgs):
     return defines, forward_shared(s.D, wgs, s.plain) + forward_stages(s.D, False, False)[0] * 4 * 64 * wgs
 
 
-def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False):
+def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, uneven=False):
     """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths."""
     kernels = few_kernels(s)
-    ns, ways, wgs, nth = min((few_ns(s, n, w, sms, kernel, lengths), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms)))
+    ns, ways, wgs, nth = min((few_ns(s, n, w, sms, kernel, lengths, uneven), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms, uneven)))
     file = kernels[nth][0]
     row_tiles = ceil_div(s.group * s.Sq, 64 * wgs)
     ctas = s.B * s.Hkv * row_tiles * ways
@@ -641,7 +647,7 @@ def ragged_ns(s):
 def choose_lengths(s, sms=SMS, page=None):
     """Caches of which each sequence uses a part, at most Sk keys, perhaps by pages of so many: few queries go to decode.cu, more to few.cuh, as far as pages are of their tiles, all else to ragged.cu."""
     rows, even = s.group * s.Sq, choose_spread(s, sms, page)
-    if even and s.B > 1 and 2 * s.B * s.Hkv * s.Sk * s.D >= 40 << 20:   # of 1,196 random calls within 0.9% of the faster one's times in the geometric mean; by teams 7% (H200, 2026-11-28)
+    if even and s.B > 2 and 2 * s.B * s.Hkv * s.Sk * s.D >= 40 << 20:   # of 1,196 random calls within 0.9% of the faster one's times in the geometric mean; by teams 7% (H200, 2026-11-28)
         return with_lengths(even, 1)
     few = few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
     found = [choose_few(s, sms=sms, lengths=True) if few else (ragged_ns(s), choose_ragged(s, sms))]
@@ -650,6 +656,8 @@ def choose_lengths(s, sms=SMS, page=None):
         ns = ns if rows > 16 else 0
         found += [(ns, decode)] if not page or page % decode.boxes[1] == 0 else []
     choice = min(found, key=lambda x: x[0])[1]
+    if ("WS_FEW", 1) in choice.defines and s.B > 1 and rows <= 256:   # more shares of keys, as some sequences have more of them than others
+        choice = choose_few(s, sms=sms, lengths=True, uneven=True)[1]
     return choice if choice.file == "ragged" else with_lengths(choice, 1)
 
 

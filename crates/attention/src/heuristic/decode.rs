@@ -69,11 +69,11 @@ pub(super) fn candidates(s: &Shape, sms: u32) -> Vec<Choice> {
     found
 }
 
-/// Tiles that the end of a unit takes as long as, whole rounds of a CTA's warps, by head dimension and rows of a unit (H200, 2026-11-28).
+/// Tiles that the end of a unit takes as long as, whole rounds of a CTA's warps, by head dimension and rows of a unit (of 0 to 64, H200, 2026-11-28). Units of no more are not cut.
 fn ends_of(head_dim: u32, rows: u32) -> Option<u32> {
     match (head_dim, rows) {
-        (64, _) | (128, 8) => Some(16),
-        (128, _) => Some(24),
+        (128, 8) => Some(16),
+        (64 | 128, _) => Some(24),
         (_, 8) => Some(32),
         _ => None,
     }
