@@ -390,7 +390,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     // The next tile to ask for.
     struct Cursor {
         i32 unit, tile, stop, b, h;
-        i32 begin, tiles;   // kSpread: the sequence's, of all of them, as `tile` and `stop` are
+        i32 begin, tiles;   // kSpread: the sequence's, of all of them, as `tile` and `stop` are: what the CTA has of this one ends there
     };
 #if WS_SPREAD
 #if WS_LENS
@@ -405,7 +405,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     // On to a unit that has it, if this one has no more.
     auto settle = [&] {
 #if WS_SPREAD
-        while (at.tile < at.stop && at.tile >= at.begin + at.tiles) {
+        while (at.tile >= at.begin + at.tiles && at.begin + at.tiles + p.section < own.to) {
             at.begin += at.tiles + p.section, ++at.b;
             at.tile = max(at.tile, at.begin + ((at.tile - at.begin) & (WARPS - 1)));
 #if WS_LENS
@@ -457,7 +457,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
         tiles = tiles_in(keys_at(sequence));
 #endif
         // Of the unit's tiles those from `since` to `stop` are this CTA's, and its warps go on in turn where they were.
-        const i32 since = max(0, own.from - begin), stop = min(tiles, own.stop_in(begin, tiles, p.section) - begin), first_tile = since + ((static_cast<i32>(warp) - (begin + since - own.from)) & (WARPS - 1));
+        const i32 since = max(0, own.from - begin), stop = own.stop_in(begin, tiles, p.section) - begin, first_tile = since + ((static_cast<i32>(warp) - (begin + since - own.from)) & (WARPS - 1));
         if (since >= tiles) continue;   // its end alone
         const bool is_first = sequence == own.sequence, is_last = begin + tiles + p.section >= own.to, whole = since == 0 && stop == tiles;
         const i32 begun_by = whole ? 0 : begin / own.share, sharers = whole ? 1 : (begin + tiles - 1) / own.share - begun_by + 1;

@@ -26,11 +26,12 @@ struct Stretch {
         from = min(all, nth * share), to = min(all, from + share);
         sequence = 0, begin = to, tiles = 1;   // if there is none
     }
-    // A unit of at most so many tiles as its end takes is not cut: it is wholly of the CTA in whose stretch it begins. So begins what is left, and so far it reaches into that unit.
+    // A unit of at most so many tiles as its end takes is not cut: it is wholly of the CTA in whose stretch it begins, so that the next one's begins behind it.
     WS_DEV_MEMBER void skip_short(i32 end_tiles) {
         if (from > begin && tiles <= end_tiles) from = max(from, begin + tiles);
     }
-    WS_DEV_MEMBER i32 stop_in(i32 unit, i32 of_unit, i32 end_tiles) const { return of_unit <= end_tiles && unit >= from && unit < to ? max(to, unit + of_unit) : to; }
+    // Where what this CTA has of a unit ends.
+    WS_DEV_MEMBER i32 stop_in(i32 unit, i32 of_unit, i32 end_tiles) const { return of_unit <= end_tiles && unit >= from && unit < to ? unit + of_unit : min(to, unit + of_unit); }
 };
 
 #if WS_LENS

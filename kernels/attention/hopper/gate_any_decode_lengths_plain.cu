@@ -7,7 +7,7 @@
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! [levers]
-//! TEAM = [1, 2, 3, 5]
+//! TEAM = [1, 2, 3, 5, 9]
 //! ROWS = [8, 16, 32]
 //! MORE = [0, 1]
 //! RING = [0, 1]
@@ -32,7 +32,7 @@
 //! set = { TEAM = 5, ROWS = 16, MORE = 0, RING = 0, SPREAD = 1 }
 //! [[config]]
 //! name = "spread_more"
-//! set = { TEAM = 5, ROWS = 8, MORE = 1, RING = 0, SPREAD = 1 }
+//! set = { TEAM = 9, ROWS = 8, MORE = 1, RING = 0, SPREAD = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
