@@ -351,26 +351,32 @@ fn the_kernel_over_transposed_values_is_right_on_plain_products() {
 fn the_kernels_of_few_queries_are_right_on_plain_products() {
     const DECODE: &str = "gate_any_decode_plain.cu";
     const LENGTHS: &str = "gate_any_decode_lengths_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 8] = [
+    let rows: [(&str, &str, &[&str], usize); 9] = [
         (
             DECODE,
-            "units alone and in teams, by 8, 16 and 32 rows; the room for outputs is taken again",
+            "units alone, in teams and by stretches, by 8, 16 and 32 rows; the room for outputs is taken again",
             &["--shapes", "2x2x2x4x300x128", "--mask", "causal", "--sweep"],
-            6,
+            9,
         ),
-        (DECODE, "wide heads, outputs in the rings", &["--shapes", "1x1x1x7x150x256", "--mask", "none", "--sweep"], 7),
+        (DECODE, "wide heads, outputs in the rings", &["--shapes", "1x1x1x7x150x256", "--mask", "none", "--sweep"], 10),
         (
             DECODE,
             "rows by 16 and 32, of which the last unit lacks some",
             &["--shapes", "1x3x1x13x200x64,1x3x1x13x200x128", "--scales", "block", "--sweep"],
-            12,
+            16,
         ),
         (LENGTHS, "parts of caches, pages", &["--shapes", "3x2x1x3x250x64,2x1x1x4x140x256", "--mask", "causal"], 4),
         (
             LENGTHS,
             "rows by 16 and 32",
             &["--shapes", "2x3x1x11x200x128", "--mask", "causal", "--layout", "paged", "--sweep"],
-            2,
+            3,
+        ),
+        (
+            LENGTHS,
+            "stretches of several sequences, and of parts of one",
+            &["--shapes", "5x2x1x3x250x64", "--mask", "causal", "--layout", "lengths", "--sweep"],
+            6,
         ),
         (
             "gate_any_ragged_plain.cu",
