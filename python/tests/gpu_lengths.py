@@ -53,6 +53,37 @@ def varlen_case(r, g):
     return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind, mode)
 
 
+def judge_each(out, lse, used, q, k, v, causal):
+    """None, or what is wrong with the outputs of sequences, each with as many keys as `used` says; of such as have none, they are 0 and -inf."""
+    for b, n in enumerate(used):
+        o, l = out[b:b + 1], None if lse is None else lse[b:b + 1]
+        if n:
+            why = judge(o, l, *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, q.shape[3] ** -0.5))
+        else:
+            why = "a sequence without keys is not 0" if (o != 0).any() or l is not None and not torch.isinf(l).all() else None
+        if why:
+            return why
+    return None
+
+
+def spoil_behind(caches, used):
+    """Caches (B, Sk, Hkv, D) as bytes: NaN behind each sequence's keys."""
+    for x in caches:
+        for b, n in enumerate(used):
+            x[b, n:] = 0x7F
+
+
+def in_pages(caches, page, g):
+    """The same by pages in a random order, NaN where nothing was stored, with the table of pages."""
+    B, Sk, Hkv, D = caches[0].shape
+    pages = B * (Sk // page)
+    order, pools = torch.randperm(pages + 3, device=dev, generator=g)[:pages], []
+    for x in caches:
+        pools.append(torch.full((pages + 3, page, Hkv, D), 0x7F, dtype=torch.uint8, device=dev))
+        pools[-1][order] = x.view(pages, page, Hkv, D)
+    return pools, order.view(B, Sk // page).to(torch.int32)
+
+
 def decode_case(r, g):
     D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5, 9, 30, 70, 200))
     page = r.choice((None, None, 8, 16, 32, 64, 128, 256, 48))
@@ -63,34 +94,18 @@ def decode_case(r, g):
     Sk = per_seq * (page or most)
     q8, qs, q = quantised(draw((B, Hkv * group, Sq, D), "normal", g), "head")
     (k8, ks, k), (v8, vs, v) = (quantised(draw((B, Hkv, Sk, D), "normal", g), kind) for _ in range(2))
-    kc, vc = (x.view(torch.uint8).transpose(1, 2).contiguous() for x in (k8, v8))
-    table = None
+    caches, table = [x.view(torch.uint8).transpose(1, 2).contiguous() for x in (k8, v8)], None
     if page:
-        pages = B * per_seq + 3
-        order = torch.randperm(pages, device=dev, generator=g)[:B * per_seq]
-        table = order.view(B, per_seq).to(torch.int32)
-        pools = []
-        for x in (kc, vc):
-            pool = torch.full((pages, page, Hkv, D), 0x7F, dtype=torch.uint8, device=dev)   # NaN where nothing was stored
-            pool[order] = x.view(B * per_seq, page, Hkv, D)
-            pools.append(pool)
-        kc, vc = pools
+        caches, table = in_pages(caches, page, g)
     else:
-        for b in range(B):
-            kc[b, used[b]:] = 0x7F
-            vc[b, used[b]:] = 0x7F
+        spoil_behind(caches, used)
+    kc, vc = caches
     lens, mode = torch.tensor(used, dtype=torch.int32, device=dev), r.choice(("default", "fast"))
     call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=with_lse, mode=mode)
     out, lse = call() if with_lse else (call(), None)
     again = call() if with_lse else (call(), None)   # by the plan that the first one left
     why = None if torch.equal(out, again[0]) and (lse is None or torch.equal(lse, again[1])) else "the second call differs"
-    for b in range(B):
-        n = used[b]
-        if n:
-            why = why or judge(out[b:b + 1], None if lse is None else lse[b:b + 1], *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, D ** -0.5))
-        elif (out[b] != 0).any() or lse is not None and not torch.isinf(lse[b]).all():
-            why = why or "a sequence without keys is not 0"
-    return why, (used, Sq, Sk, Hkv, group, D, page, causal, kind, with_lse, mode)
+    return why or judge_each(out, lse, used, q, k, v, causal), (used, Sq, Sk, Hkv, group, D, page, causal, kind, with_lse, mode)
 
 
 def repeated_lengths(D):

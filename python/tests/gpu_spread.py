@@ -4,6 +4,7 @@ import random
 import torch
 
 from gpu_judge import E4, dev, draw, inputs, judge, layout, oracle, quantised
+from gpu_lengths import in_pages, judge_each, spoil_behind
 from warpsmith import attention as w
 
 h = w._heuristic
@@ -42,16 +43,10 @@ def spread_case(r, g):
     Sk = per_seq * (page or most)
     q8, qs, q = quantised(draw((B, Hkv * group, Sq, D), "normal", g), "head")
     (k8, ks, k), (v8, vs, v) = (quantised(draw((B, Hkv, Sk, D), "normal", g), kind) for _ in range(2))
-    caches, table, order = [x.view(torch.uint8).transpose(1, 2).contiguous() for x in (k8, v8)], None, None
-    for x in caches:   # NaN where nothing was stored
-        for b in range(B):
-            x[b, used[b]:] = 0x7F
+    caches, table = [x.view(torch.uint8).transpose(1, 2).contiguous() for x in (k8, v8)], None
+    spoil_behind(caches, used)
     if page:
-        order = torch.randperm(B * per_seq + 3, device=dev, generator=g)[:B * per_seq]
-        table, pools = order.view(B, per_seq).to(torch.int32), [torch.full((B * per_seq + 3, page, Hkv, D), 0x7F, dtype=torch.uint8, device=dev) for _ in range(2)]
-        for pool, x in zip(pools, caches):
-            pool[order] = x.view(B * per_seq, page, Hkv, D)
-        caches = pools
+        caches, table = in_pages(caches, page, g)
     lens, places = torch.tensor(used, dtype=torch.int32, device=dev), w._ragged
     def call():
         ours, kept = h.choose_lengths, getattr(places._local, "plans", {})
@@ -64,13 +59,7 @@ def spread_case(r, g):
     out, lse = call() if with_lse else (call(), None)
     again = call()
     why = None if torch.equal(again[0] if with_lse else again, out) else "the second call differs"
-    for b in range(B):
-        n = used[b]
-        if n:
-            why = why or judge(out[b:b + 1], None if lse is None else lse[b:b + 1], *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, D ** -0.5))
-        elif (out[b] != 0).any() or lse is not None and not torch.isinf(lse[b]).all():
-            why = why or "a sequence without keys is not 0"
-    return why, (*case, used)
+    return why or judge_each(out, lse, used, q, k, v, causal), (*case, used)
 
 
 def repeated_stretches():
