@@ -346,6 +346,7 @@ FEW_BLOCKS = {64: {2: (2491, 79, 2225, 3572, 2412, 2163, 97), 3: (3072, 64, 3331
 FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1227, 65, 5496, 4798, 1321, 4875, 108)}}, {128: {2: (1758, 67, 4106, 4832, 1784, 3946, 98)}}   # of forward_e4m3.cu with weights linear between powers of two
 FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
+MOST_COUNTERS = 16383   # that a stream's slot has beside the one that row tiles are drawn from
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
 
 
@@ -401,34 +402,58 @@ def few_busiest(s, wgs, ways, sms=SMS, step=1, drawn=False):
     return max(rounds * sum(lengths[kind::apart]) * apart // row_tiles for kind in range(apart))
 
 
-def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False, uneven=False):
-    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 4 to 10% off over 150 to 2,800 launches each (root of the mean square; H100, 2026-11-26). uneven: lengths are anything up to Sk, half of
-    it in the mean, and some CTA comes late to a share of the longest: fitted to 676 calls (H200, 2026-11-28), whose times with what it chooses are 0.956 of those with what it chose as if all were Sk, where lengths are drawn evenly, and 0.986 where all are Sk."""
+def few_ns(s, wgs, ways, sms=SMS, kernel=None, drawn=False):
+    """About how long few.cuh takes with so many consumers and CTAs of a row tile, in nanoseconds: 4 to 10% off over 150 to 2,800 launches each (root of the mean square; H100, 2026-11-26)."""
     file, times = kernel or few_kernels(s)[0]
-    of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each, masked = times[s.D][wgs]
-    rows = s.group * s.Sq
-    ctas = s.B * s.Hkv * ceil_div(rows, 64 * wgs) * ways
-    rounds, adding = ceil_div(ctas, sms), (ways > 1) + (ways > 4) + (ways > 16)
-    if ways == 1 and rounds > 1:
-        of_keys, of_rows = of_keys_each, of_rows_each
-    of_rows += adding * of_adding + (0 if few_boxes(s.group) else FEW_APART[s.D][wgs])
-    idle, others = wgs - min(wgs, ceil_div(rows, 64)), wgs - 1   # consumers without rows, of all but one
-    if idle:
-        of_keys, of_rows = of_keys * (100 * others - (100 - alone) * idle) // (100 * others), of_rows * (10 * others - 3 * idle) // (10 * others)
-    step = 2 if file == "forward_e4m3" and s.plain and s.D == 128 and not s.causal else 1
-    reading = 2 * s.B * s.Hkv * s.Sk * s.D // (3 * MEMORY_RATE if uneven else MEMORY_RATE)
-    busiest = 0 if uneven else few_busiest(s, wgs, ways, sms, step, drawn)
-    if uneven:
-        share = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step
-        busiest = share if ctas <= sms else max(share, ctas // ways * ceil_div(s.Sk, 128 * step) * step // (2 * sms) + share * 80 // 100)
-    keys = busiest * of_keys * (masked if s.causal else 100) // 175
+    rows, step = s.group * s.Sq, few_step(s, file)
+    rounds = ceil_div(s.B * s.Hkv * ceil_div(rows, 64 * wgs) * ways, sms)
+    of_keys, of_rows = few_cycles(s, wgs, ways, rows, rounds > 1, 10, times)
+    reading = 2 * s.B * s.Hkv * s.Sk * s.D // MEMORY_RATE
+    keys = few_busiest(s, wgs, ways, sms, step, drawn) * of_keys // 175
     return 2000 + max(keys, reading) + min(keys, reading) // 8 + rounds * of_rows * 4 // 7
 
 
-def few_ways(s, wgs, sms=SMS, uneven=False):
-    """Numbers of CTAs of a row tile that may pay: two tiles of keys for each, two row tiles for each SM, or eight of uneven lengths, as long as counters fit a stream's slot, and parts are few."""
+def few_step(s, file):
+    """Tiles of keys that a step takes."""
+    return 2 if file == "forward_e4m3" and s.plain and s.D == 128 and not s.causal else 1
+
+
+def few_cycles(s, wgs, ways, rows, several, adding, times):
+    """Hundredths of cycles of a tile of keys, and cycles of a row tile, where a CTA has several or not; adding: tenths of what parts take that are added."""
+    of_keys, alone, of_rows, of_adding, of_keys_each, of_rows_each, masked = times[s.D][wgs]
+    if ways == 1 and several:
+        of_keys, of_rows = of_keys_each, of_rows_each
+    of_rows += ((ways > 1) + (ways > 4) + (ways > 16)) * of_adding * adding // 10 + (0 if few_boxes(s.group) else FEW_APART[s.D][wgs])
+    idle, others = wgs - min(wgs, ceil_div(rows, 64)), wgs - 1   # consumers without rows, of all but one
+    if idle:
+        of_keys, of_rows = of_keys * (100 * others - (100 - alone) * idle) // (100 * others), of_rows * (10 * others - 3 * idle) // (10 * others)
+    return of_keys * (masked if s.causal else 100), of_rows
+
+
+def uneven_ns(s, wgs, ways, tokens_q, tokens_k, sms=SMS, kernel=None):
+    """The same where sequences differ, of which the longest one's Sq and Sk and the tokens of all are known, and the others are taken for alike: whoever is free draws the next share of a row tile's keys, and somewhat less than half of
+    the longest share is left for the end. By it the choice takes 1.018 times as long as the fastest of those measured: 2,722 calls of varlen, chunks and prompts, and 676 of 17 to 256 packed rows (H200, 2026-11-28; as if all were alike 1.047, 1.06)."""
+    file, times = kernel or few_kernels(s)[0]
+    step = few_step(s, file)
+    def row_tiles_and_steps(n, q, k):
+        """Row tiles of n sequences of so many tokens together, and the tiles of keys of each."""
+        row_tiles = n * ceil_div(s.group * s.Sq, 64 * wgs) if q == n * s.Sq else ceil_div(s.group * q, 64 * wgs)
+        return s.Hkv * row_tiles, ceil_div(max(1, (k - (q // 2 if s.causal else 0)) // max(1, n)), 128 * step) * step
+    first, first_steps = row_tiles_and_steps(1, s.Sq, s.Sk)
+    others, other_steps = row_tiles_and_steps(s.B - 1, max(0, tokens_q - s.Sq), max(0, tokens_k - s.Sk))
+    shares = (first + others) * ways
+    of_keys, of_rows = few_cycles(s, wgs, ways, max(1, s.group * tokens_q // s.B), shares > sms, 8, times)
+    longest = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step * of_keys // 100 + of_rows
+    all_shares = (first * first_steps + others * other_steps) * of_keys // 100 + shares * of_rows
+    working = (max(longest, all_shares // sms + longest * 9 // 20) if shares > sms else longest) * 4 // 7
+    reading = 2 * tokens_k * s.Hkv * s.D // MEMORY_RATE
+    return 2000 + max(working, reading) + min(working, reading) // 8
+
+
+def few_ways(s, wgs, sms=SMS, uneven=False, counters=MOST_COUNTERS):
+    """Numbers of CTAs of a row tile that may pay: two tiles of keys for each, two row tiles for each SM, or any number where sequences differ, as long as counters and parts are few."""
     units = s.B * s.Hkv * ceil_div(s.group * s.Sq, 64 * wgs)
-    most = min(8 * sms, 16383 // (4 * wgs), MOST_PARTS // (128 * wgs * (s.D // 4 + 4))) if uneven else 2 * sms
+    most = min(counters // (4 * wgs), MOST_PARTS // (128 * wgs * (s.D // 4 + 4))) if uneven else 2 * sms
     return range(1, max(1, min(MOST_WAYS, most // units, ceil_div(s.Sk, 256))) + 1)
 
 
@@ -452,10 +477,11 @@ def few_exact(s, wgs):
     return defines, forward_shared(s.D, wgs, s.plain) + forward_stages(s.D, False, False)[0] * 4 * 64 * wgs
 
 
-def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, uneven=False):
-    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths."""
+def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, tokens=None, counters=MOST_COUNTERS):
+    """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths; tokens: of q and k, where sequences differ."""
     kernels = few_kernels(s)
-    ns, ways, wgs, nth = min((few_ns(s, n, w, sms, kernel, lengths, uneven), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms, uneven)))
+    time_of = lambda n, w, kernel: uneven_ns(s, n, w, *tokens, sms, kernel) if tokens else few_ns(s, n, w, sms, kernel, lengths)
+    ns, ways, wgs, nth = min((time_of(n, w, kernel), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms, bool(tokens), counters)))
     file = kernels[nth][0]
     row_tiles = ceil_div(s.group * s.Sq, 64 * wgs)
     ctas = s.B * s.Hkv * row_tiles * ways
@@ -656,25 +682,20 @@ def choose_lengths(s, sms=SMS, page=None):
         ns = ns if rows > 16 else 0
         found += [(ns, decode)] if not page or page % decode.boxes[1] == 0 else []
     choice = min(found, key=lambda x: x[0])[1]
-    if ("WS_FEW", 1) in choice.defines and s.B > 1 and rows <= 256:   # more shares of keys, as some sequences have more of them than others
-        choice = choose_few(s, sms=sms, lengths=True, uneven=True)[1]
+    if ("WS_FEW", 1) in choice.defines and s.B > 1:   # lengths are anything up to Sk: half of it, but for one
+        choice = choose_few(s, sms=sms, lengths=True, tokens=(s.B * s.Sq, s.Sk + (s.B - 1) * s.Sk // 2))[1]
     return choice if choice.file == "ragged" else with_lengths(choice, 1)
 
 
 def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
-    """Sequences that lie one behind another, of so many tokens together and at most Sq and Sk each: estimated as if all were alike. Scratch is for whatever the device finds as
-    their lengths, also where these overlap and are wrong; where that is too much, CTAs do not share keys."""
+    """Sequences that lie one behind another, of so many tokens together and at most Sq and Sk each. Scratch is for whatever the device finds as their lengths, also where these overlap and are wrong; where that is
+    too much, CTAs do not share keys."""
     if not few_fits(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
         return choose_ragged(s, sms)
-    alike = replace(s, Sq=min(s.Sq, ceil_div(tokens_q, s.B)), Sk=min(s.Sk, ceil_div(tokens_k, s.B)))
-    c = choose_few(alike, sms=sms, lengths=True)[1]
+    c = choose_few(s, sms=sms, lengths=True, tokens=(min(tokens_q, s.B * s.Sq), min(tokens_k, s.B * s.Sk)) if s.B > 1 else None, counters=1 << 31)[1]
     wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
     units = s.Hkv * (ceil_div(s.group * tokens_q, 64 * wgs) + s.B)   # whole row tiles, and for each sequence one that is not
-    parts = s.B * s.Hkv * ceil_div(s.group * s.Sq, 64 * wgs) * ways
-    floats = parts * 128 * wgs * (s.D // 4 + 4)
-    if ways > 1 and floats > MOST_PARTS:
-        ways = 1
-    return with_lengths(replace(c, tiles_per_worker=ways, grid=(min(units * ways, sms), 1, 1), row_tiles=0, partial_floats=floats if ways > 1 else 0, units=parts * 4 * wgs if ways > 1 else 0), 2)
+    return with_lengths(replace(c, grid=(min(units * ways, sms), 1, 1), row_tiles=0), 2)
 
 
 def choose_portable(s):
