@@ -489,7 +489,7 @@ class Choice(unittest.TestCase):
     def test_sequences_one_behind_another(self):
         # B, Hq, Hkv, longest q and k, D, causal; tokens of q and k -> consumers, CTAs of a row tile
         rows = [((8, 16, 16, 2048, 2048, 128, True), (16384, 16384), (2, 1)), ((8, 16, 16, 2048, 2048, 64, True), (16384, 16384), (4, 1)), ((4, 8, 8, 4096, 4096, 256, False), (9000, 9000), (2, 1)),
-                ((2, 8, 1, 64, 32768, 128, False), (128, 65536), (2, 16)), ((4, 8, 2, 40, 9000, 64, True), (100, 20000), (2, 15))]
+                ((2, 8, 1, 64, 32768, 128, False), (128, 65536), (2, 16)), ((4, 8, 2, 40, 9000, 64, True), (100, 20000), (2, 16))]
         for shape, tokens, (wgs, ways) in rows:
             s = h.Shape(*shape)
             c = h.choose_varlen(s, *tokens)

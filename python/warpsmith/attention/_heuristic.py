@@ -345,6 +345,7 @@ FEW_EXACT = {64: {2: (1659, 83, 2913, 4357, 1639, 3402, 112), 3: (2064, 67, 4088
 FEW_BLOCKS = {64: {2: (2491, 79, 2225, 3572, 2412, 2163, 97), 3: (3072, 64, 3331, 3604, 2832, 2943, 98)}, 128: {2: (1754, 73, 4255, 4871, 1753, 4047, 105)}, 256: {1: (2043, 100, 3434, 5969, 2086, 4889, 110), 2: (3282, 90, 5154, 7221, 3342, 7238, 103)}}
 FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1227, 65, 5496, 4798, 1321, 4875, 108)}}, {128: {2: (1758, 67, 4106, 4832, 1784, 3946, 98)}}   # of forward_e4m3.cu with weights linear between powers of two
 FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
+SOME_WAYS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)   # that the choice looks at where sequences differ: each new number of tokens is chosen for
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_COUNTERS = 16383   # that a stream's slot has beside the one that row tiles are drawn from
 MOST_PARTS = 1 << 26   # floats of parts of sequences one behind another
@@ -454,7 +455,8 @@ def few_ways(s, wgs, sms=SMS, uneven=False, counters=MOST_COUNTERS):
     """Numbers of CTAs of a row tile that may pay: two tiles of keys for each, two row tiles for each SM, or any number where sequences differ, as long as counters and parts are few."""
     units = s.B * s.Hkv * ceil_div(s.group * s.Sq, 64 * wgs)
     most = min(counters // (4 * wgs), MOST_PARTS // (128 * wgs * (s.D // 4 + 4))) if uneven else 2 * sms
-    return range(1, max(1, min(MOST_WAYS, most // units, ceil_div(s.Sk, 256))) + 1)
+    most = max(1, min(MOST_WAYS, most // units, ceil_div(s.Sk, 256)))
+    return [ways for ways in SOME_WAYS if ways <= most] if uneven else range(1, most + 1)
 
 
 def few_shared(D, wgs, lengths):
