@@ -433,7 +433,7 @@ def few_cycles(s, wgs, ways, rows, several, adding, times):
 
 def uneven_ns(s, wgs, ways, tokens_q, tokens_k, sms=SMS, kernel=None):
     """The same where sequences differ, of which the longest one's Sq and Sk and the tokens of all are known, and the others are taken for alike: whoever is free draws the next share of a row tile's keys, and somewhat less than half of
-    the longest share is left for the end. By it the choice takes 1.018 times as long as the fastest of those measured: 2,722 calls of varlen, chunks and prompts, and 676 of 17 to 256 packed rows (H200, 2026-11-28; as if all were alike 1.047, 1.06)."""
+    the longest share is left for the end. By it the choice takes 1.019 times as long as the fastest of those measured: 2,722 calls of varlen, chunks and prompts, and 676 of 17 to 256 packed rows (H200, 2026-11-28; as if all were alike 1.047, 1.06)."""
     file, times = kernel or few_kernels(s)[0]
     step = few_step(s, file)
     def row_tiles_and_steps(n, q, k):
