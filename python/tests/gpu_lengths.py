@@ -1,4 +1,5 @@
 """Sequences whose lengths only the device knows: random cases of sdpa_fp8_varlen and decode_fp8, and calls for the check of repeats. For gpu_attention.py."""
+import contextlib
 import math
 import random
 
@@ -8,13 +9,26 @@ from gpu_judge import E4, dev, draw, inputs, judge, oracle, quantised
 from warpsmith import attention as w
 
 
+@contextlib.contextmanager
+def over_v_t(consumers):
+    """Within it sdpa_fp8_varlen runs over V^T that is made before, by so many consumers, wherever it may; as chosen if None."""
+    h, ragged, real = w._heuristic, w._ragged, w._heuristic.made_ns
+    if consumers:
+        h.made_ns, ragged._local.plans = lambda s, wgs, *_: -1 if wgs == consumers else real(s, wgs, *_), {}
+    try:
+        yield
+    finally:
+        if consumers:
+            h.made_ns, ragged._local.plans = real, {}
+
+
 def varlen_case(r, g):
     D, Hkv, group, B = r.choice((64, 128, 256)), r.choice((1, 2)), r.choice((1, 3, 4)), r.choice((1, 2, 3, 4, 5, 40))
     most = r.choice((300, 300, 1200)) if B < 10 else 60
     nq, nk = [r.choice((0, 1, r.randint(1, most))) for _ in range(B)], [r.choice((0, r.randint(1, 400), r.randint(1, 1500))) for _ in range(B)]
     causal, dtype = r.random() < 0.5, r.choice((torch.bfloat16, torch.float16)) if D == 64 else torch.bfloat16
     kind, with_lse = r.choice(("tensor", "head", "head", "block")), r.random() < 0.4
-    before, behind = r.choice((0, 0, 3)), r.choice((0, 0, 5, 100))   # rows of no sequence
+    before, behind, beside_k, made = r.choice((0, 0, 3)), r.choice((0, 0, 5, 100)), r.choice((0, 0, 7, 130)), r.choice((None, None, 2, 3))   # rows and, on both sides, keys of no sequence
     cu = lambda n, first=0: torch.tensor([first + sum(n[:i]) for i in range(len(n) + 1)], dtype=torch.int32, device=dev)
     mq, mk = max(nq), max(nk)
     parts = [[quantised(draw((1, h, max(n, 1), D), "normal", g), "head" if kind == "tensor" else kind) for n in ns] for h, ns in ((Hkv * group, nq), (Hkv, nk), (Hkv, nk))]
@@ -30,13 +44,15 @@ def varlen_case(r, g):
             s[i, :, :m] = p[1][0, :, :m]
         return s
     q8, k8, v8 = (joined(p, n) for p, n in zip(parts, (nq, nk, nk)))
-    beside = lambda n: torch.full((n, Hkv * group, D), 0x7F, dtype=torch.uint8, device=dev)
-    q8 = torch.cat([beside(before), q8.view(torch.uint8), beside(behind)]).view(E4)
+    nothing = lambda n, H: torch.full((n, H, D), 0x7F, dtype=torch.uint8, device=dev)
+    q8 = torch.cat([nothing(before, Hkv * group), q8.view(torch.uint8), nothing(behind, Hkv * group)]).view(E4)
+    k8, v8 = (torch.cat([nothing(beside_k, Hkv), x.view(torch.uint8), nothing(beside_k, Hkv)]).view(E4) for x in (k8, v8))
     qs, ks, vs = (scales(p, n, m, h) for p, n, m, h in zip(parts, (nq, nk, nk), (mq, mk, mk), (Hkv * group, Hkv, Hkv)))
     mode = r.choice(("default", "fast"))
-    call = lambda: w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq, before), cu(nk), mq, mk, causal=causal, out_dtype=dtype, return_lse=with_lse, mode=mode)
-    out, lse = call() if with_lse else (call(), None)
-    why = None if torch.equal(out, (call() if with_lse else (call(),))[0]) else "the second call differs"
+    call = lambda: w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq, before), cu(nk, beside_k), mq, mk, causal=causal, out_dtype=dtype, return_lse=with_lse, mode=mode)
+    with over_v_t(made):
+        out, lse = call() if with_lse else (call(), None)
+        why = None if torch.equal(out, (call() if with_lse else (call(),))[0]) else "the second call differs"
     for rows in (slice(0, before), slice(before + sum(nq), None)):
         if (out[rows] != 0).any() or lse is not None and not (lse[:, rows] == -math.inf).all():
             why = why or "a row of no sequence is not 0"
@@ -50,7 +66,7 @@ def varlen_case(r, g):
             elif (o != 0).any() or l is not None and not torch.isinf(l).all():
                 why = why or "a sequence without keys is not 0"
         at += nq[i]
-    return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind, mode)
+    return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind, beside_k, made, mode)
 
 
 def judge_each(out, lse, used, q, k, v, causal):
@@ -111,7 +127,7 @@ def decode_case(r, g):
 def repeated_lengths(D):
     """Calls whose row tiles are drawn by whichever CTA is free: sequences of many lengths one behind another, few with long keys, and a prompt's last part over pages."""
     dice, found = random.Random(D), []
-    for name, lengths_q, lengths_k in (("varlen", [dice.randint(0, 700) for _ in range(24)], None), ("varlen, few rows", [20, 0, 7], [9000, 500, 4000])):
+    for name, lengths_q, lengths_k in (("varlen", [dice.randint(0, 700) for _ in range(24)], None), ("varlen, long ones", [5000, 300, 4100], None), ("varlen, few rows", [20, 0, 7], [9000, 500, 4000])):
         lengths_k = lengths_k or lengths_q
         cu = [torch.tensor([sum(n[:i]) for i in range(len(n) + 1)], dtype=torch.int32, device=dev) for n in (lengths_q, lengths_k)]
         t = [w.quantize_fp8(torch.randn(1, H, sum(n), D, device=dev), "tensor") for H, n in ((8, lengths_q), (2, lengths_k), (2, lengths_k))]

@@ -412,12 +412,13 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
     const CODES: &str = "gate_any_forward_e4m3_few_plain.cu";
     const CODES_LENGTHS: &str = "gate_any_forward_e4m3_few_lengths_plain.cu";
     const CODES_VARLEN: &str = "gate_any_forward_e4m3_few_varlen_plain.cu";
+    const CODES_MADE: &str = "gate_any_forward_e4m3_few_varlen_made_plain.cu";
     const CODES_BLOCKS: &str = "gate_any_forward_e4m3_few_blocks_plain.cu";
     const EXACT: &str = "gate_any_forward_few_plain.cu";
     const EXACT_BLOCKS: &str = "gate_any_forward_few_blocks_plain.cu";
     const F16: &str = "gate_any_forward_f16_few_plain.cu";
     const F16_VARLEN: &str = "gate_any_forward_f16_few_varlen_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 16] = [
+    let rows: [(&str, &str, &[&str], usize); 17] = [
         (
             EXACT,
             "a log-sum-exp of shares of keys, queries that see nothing",
@@ -484,6 +485,12 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
             4,
         ),
         (F16_VARLEN, "the kernel without exponentials", &["--shapes", "5x6x2x150x300x64", "--sweep"], 4),
+        (
+            CODES_MADE,
+            "over V^T that is made before, long ones and many",
+            &["--shapes", "3x4x2x200x300x128,20x4x2x30x200x256", "--sweep"],
+            6,
+        ),
     ];
     shipped_pass(&rows);
 }

@@ -1,6 +1,8 @@
 // kFew: few rows of queries over many keys, for forward_f16.cu, forward_e4m3.cu and forward.cu. Row r of a key head is query r / group of query head r % group of its group: so a row tile has as many rows as there
 // are, K and V are read once for all of them, and behind the mask they see nearly the same; p.tiles_per_worker CTAs share out a row tile's keys, and the last of them to come adds what they have. Sequences of lengths that only the device knows come this way too, however long: in caches or pages (WS_LENS 1), or one behind another (2).
 //
+// Of sequences one behind another forward_e4m3.cu may take V^T, which transpose.cu makes before for all row tiles (WS_PACKED): then nobody shares keys, and three consumers and steps of two tiles of D 256 fit.
+//
 // Comes within forward_work.cuh. Wants p.row_tiles row tiles of a key head, scratch for each CTA of each row tile in p.partial (D / 4 + 4 floats for each thread of its consumers) and in p.arrived
 // (WS_LENS: the counter that row tiles are drawn from; then one for each of their warps; zero between launches). Work::head is the key head's first query head.
 // Losers (H200, 2026-11-25, varlen causal 4x8-8x4096x256, 8x16-16x2048x128, us): row tiles in a list that CTAs share out, as the host orders others', 452, 267: whoever has the longest of each sequence has
@@ -62,8 +64,12 @@ WS_DEV void few_clear(const Work& w, i32 t, u32 v, u32 warp, u32 lane) {
         for (u32 half = 0; half < (D + 127) / 128; ++half) store_shared_16(v + half * KEYS * 128 + 16 * i, 0, 0, 0, 0);
     named_barrier_sync(7, 64);
 }
+
+// Where V^T has the keys of a sequence's tile: made before (transpose.cu), each sequence's tiles begin behind those of the ones before it, whatever tokens of their last one these leave. A tile behind all keys is none of them: zeros, from behind all.
+WS_DEV i32 few_made_key(const Params& p, const Work& w, i32 tile) { return (tile * KEYS < w.keys ? w.first_k / KEYS + w.b + tile : ragged(p).total_k / KEYS + p.B) * KEYS; }
 #else
 using FewParams = Params;
+WS_DEV i32 few_made_key(const Params&, const Work&, i32) { return 0; }
 WS_DEV void few_load(const Params&, const Work&, u32, const TensorMap*, u32, i32, i32) {}
 WS_DEV void few_clear(const Work&, i32, u32, u32, u32) {}
 #endif
@@ -226,7 +232,7 @@ WS_DEV void few_bring_rows(const Params& p, const Work& w, const TensorMap* qm, 
     }
     if (!boxes) cp_async_arrive(bar);
 #pragma unroll
-    for (i32 i = 0; i < kEach; ++i) store_shared_f32(factors + 4 * (lane + 32 * i), kBlocks ? c * scale[i] : score_factor(c * scale[i]));
+    for (i32 i = 0; i < min(kEach, static_cast<i32>(kFactorBytes) / 128); ++i) store_shared_f32(factors + 4 * (lane + 32 * i), kBlocks ? c * scale[i] : score_factor(c * scale[i]));
 }
 
 // The same in the output: which of its rows, or less than 0.
@@ -274,6 +280,7 @@ WS_DEV void widen(u32 pair, float& a, float& b) {
 // that has all of them. p.arrived: a counter for each part, by warps. One CTA's reading bounds this (64 bytes a cycle from the L2), which is why few are added at a time and outputs are narrow.
 template <i32 N>
 WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thread, float (&o)[N], float& top0, float& top1) {
+    if (kPacked) return true;   // over V^T that is made before nobody shares keys
     using Part = FewPart<N>;
     const i32 splits = p.tiles_per_worker, unit = kVarlen ? w.unit : head / p.group * p.row_tiles + w.first_row / ROWS;
     uint4* parts = reinterpret_cast<uint4*>(p.partial) + static_cast<i64>(unit) * splits * (Part::kQuads * Part::kThreads) + group * 128 + thread;

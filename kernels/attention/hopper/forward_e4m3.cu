@@ -68,6 +68,8 @@
 // Losers beside scales by block or behind the mask, 2026-11-23, us: two tiles to a step whose scales differ, D 128 4x16x4096 586 (562), causal 339 (336); the same at D 256, where forward.cu has
 //   473, 518, as ptxas serialises its products; queries of 16 bits quantised ahead by the producers 598 (572); rows of Q scaled a row tile ahead by the producers, 4x8x4096x256 causal
 //   293 (292), 16x16x1024x128 causal 11% slower, 8x16x2048 18% (2026-11-28, by two warps that have no V to transpose, by few registers: 1.03 to 1.28, as Q comes behind the row tile's last K); V prefetched into the L2 by the launch that makes V^T, alike.
+// Sequences one behind another (few.cuh) over V^T that is made before, H200, 2026-11-28, times as long as the fastest over rows of V, calls of 100 us and more, its making included: D 256 behind the mask 0.97 in the mean, at best 0.78, D 128 by three 1.02 and 0.80, without the mask 0.99 and 0.84, by two 0.97 and 0.92
+//   (few long row tiles gain, many short ones lose). Two consumers at D 256 with 232 registers for 240 spill 60 times in the loop, three behind the mask with all weights exact 58 times. The next row tile drawn a few tiles before this one's last is asked for: 0.98 to 1.09.
 // V^T made beside attention (transpose.cu, kBeside), H100, 2026-11-27, us, made before and so, row tiles drawn: 4x16x4096x128 462, 446; 1x16x16384 1,728, 1,676; 1x24x4608 231, 226; 4x8x4096x256 416, 406; 1x5x8192x256 312, 304. Where SMs have no row tile less to do, slower (2x8x4096x256 242, 254).
 // Row tiles drawn behind the mask, by sections of heads of a round or a few, H100, 2026-11-27, times as long as by the list that came before (docs/ledger-shapes.md): over V^T 4x8x4096x256 0.935, 2x16-4x4096x256 0.98, 4x16x4096x128 0.985, with V^T made beside 0.965, 1x32x8192x128 0.96; packed values at D 256 0.92 to 0.94, at D 128 0.98; 1x16x16384 1.00.
 //   Losers: the next row tile's rows of Q scaled in the last step, while scores are awaited, 1.02 to 1.03 at D 256, 1.08 to 1.25 at D 128, where who tells of it transposes before (without scaling rows at all 0.97 to 0.985, 0.93 to 0.97); V^T beside at D 256 1.00 to 1.05 (looking ahead for tiles 0.975 to 0.99 up to 4,096 keys, here); rows of V by three consumers, drawn, 0.98 to 1.02; 8, 16, 64 CTAs that make V^T instead of 32 1.00, 1.00, 1.01 (D 256 1.07, 1.025, 1.025).
@@ -126,7 +128,7 @@
 #define WS_SHORT 0   // without the mask, three consumers or D 256: over so few keys that fewer weights may be linear
 #endif
 // Of a tile's eight groups of 16 keys, a bit each: whose weights are exact, by the MUFU, and by a parabola. The others are linear between powers of two.
-#define WS_ALL_EXACT (!WS_FAST && (WS_BLOCKS && !WS_EVEN || WS_FEW || WS_D == 128 && (WS_WGS == 2 || WS_SHORT)))
+#define WS_ALL_EXACT (!WS_FAST && (WS_BLOCKS && !WS_EVEN || WS_FEW && !(WS_PACKED && WS_CAUSAL && WS_WGS == 3) || WS_D == 128 && (WS_WGS == 2 || WS_SHORT)))
 #ifndef WS_MUFU
 #if WS_FAST
 #define WS_MUFU 0
@@ -150,7 +152,7 @@
 #elif WS_D == 256
 #define WS_PARABOLA (WS_CAUSAL ? 0x80 : WS_SHORT ? 0x62 : 0x11)
 #elif WS_CAUSAL
-#define WS_PARABOLA (WS_LONG ? 0x29 : WS_PACKED ? 0x03 : 0x55)
+#define WS_PARABOLA (WS_LONG || WS_FEW ? 0x29 : WS_PACKED ? 0x03 : 0x55)
 #else
 #define WS_PARABOLA (!WS_PACKED ? 0xB5 : WS_DRAWN ? 0xC9 : 0x55)   // drawn, 0x55 spills 24 bytes in the loop: 3% slower
 #endif
@@ -163,16 +165,16 @@ constexpr bool kPacked = WS_PACKED, kBlocks = WS_BLOCKS, kAcross = false, kTold 
 constexpr bool kPasses = WS_CAUSAL && !kFew && !(WGS == 3 && (kWideQ || WS_FAST && !kPacked || WS_EVEN && WS_OUT_CODES));
 constexpr bool kMeets = kPasses && !(WGS == 3 && kPacked && !kBlocks && !WS_LONG);   // and whether it waits for the others at the row tile's end
 constexpr bool kRelative = WS_EVEN;   // scales of tiles are relative to those of the row tile's first one, of which pack_kv makes as many equal as it can (Told::even)
-static_assert(D == 128 ? WGS == 2 || WGS == 3 && !kFew : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
+static_assert(D == 128 ? WGS == 2 || WGS == 3 && (!kFew || kPacked) : D == 256 && (WGS == 2 || kFew && WGS == 1), "two or three consumers at head dimension 128, two at 256: registers");
 static_assert(!kRelative || kPacked && kBlocks, "scales by block of packed values");
 static_assert(D == 128 || kFew || kPacked && (!kBlocks || kRelative), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
 static_assert(kPacked || !kWideQ, "queries of 16 bits come with V^T");
-static_assert(!kPacked || !kFew, "few rows take V as it comes");
+static_assert(!kPacked || !kFew || WS_LENS == 2 && !kBlocks, "few rows take V as it comes, but for sequences one behind another, by scales of whole heads");
 static_assert(!kLens || kFew, "lengths of their own: few rows");
 constexpr u32 kPitch = 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;
 constexpr u32 kVtBytes = kTileBytes + kOnesBytes;   // V^T, and eight rows of ones behind it
-constexpr bool kDeep = kFew && D == 256;   // few rows are bound by memory, and their V is transposed here
+constexpr bool kDeep = kFew && D == 256 && !kPacked;   // few rows are bound by memory, and their V is transposed here
 constexpr i32 kQStages = kDeep ? 1 : 2, kStages = kDeep ? 2 : D == 256 ? 3 : 4, kVStages = kPacked ? 0 : kDeep && WGS == 2 ? 1 : 2, kVtStages = D == 256 ? 2 : 4;
 constexpr i32 kTransposers = 2;   // warps
 constexpr i32 kStep = kBlocks && !kRelative || kDeep ? 1 : 2;   // tiles of keys at a time: V's scale may differ between tiles
@@ -183,9 +185,10 @@ static_assert(kConsumerRegisters * WGS + kProducerRegisters <= 65536 / ((WGS + 1
 
 // Shared memory: Q | K | V | V^T | barriers | scales | two of Told | factors of each slot of Q.
 constexpr u32 kK = kQStages * kQBytes, kV = kK + kStages * kTileBytes, kVt = kV + kVStages * kTileBytes, kBars = kVt + kVtStages * kVtBytes;
+constexpr i32 kFactorRows = D == 256 && kPacked ? 64 : ROWS;   // of each slot of Q: where there is no room for more, of 64 rows, as heads of a group that divides 64 recur, and rows that are none are not stored
 constexpr u32 kBarsRoom = 4, kScales = kBars + 256, kScaleSlots = 8;
 constexpr u32 kRecords = kScales + (kBlocks ? 2 * 4 * kScaleSlots : 0), kRecordBytes = kLens ? 48 : 32;
-constexpr u32 kFactors = kRecords + 2 * kRecordBytes, kFactorBytes = kFew ? 4 * ROWS : 0, kSharedBytes = kFactors + kQStages * kFactorBytes;   // of rows of Q
+constexpr u32 kFactors = kRecords + 2 * kRecordBytes, kFactorBytes = kFew ? 4 * kFactorRows : 0, kSharedBytes = kFactors + kQStages * kFactorBytes;   // of rows of Q
 static_assert(kVStages + kVtStages <= static_cast<i32>(kScaleSlots) && kStages <= static_cast<i32>(kScaleSlots), "a scale is not overwritten before it was read");
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
 
@@ -224,8 +227,8 @@ constexpr bool kEvens = WS_EVENS;
 // Groups of 16 keys whose weights are exact by a parabola: of most steps; where no weights are linear; behind the mask of steps of one, which come first, and of such as hide keys, where few keys are seen. Three consumers are serialised (C7511) or spill with all of them exact there.
 constexpr u32 kSome = WS_PARABOLA, kEvery = WS_FAST ? kSome : 0xFF, kOfOne = !WS_CAUSAL || WS_FAST ? kSome : WGS == 3 && !kPacked ? kSome | 0x3F : kEvery, kHiding = !WS_CAUSAL || WS_FAST ? kSome : kSome | 0x1F;
 
-// Whether steps of two tiles that hide keys have a loop of their own, so that the others do not jump over 136 instructions (16x16x1024x128 146 us instead of 152; causal 4x16x4096x128 263 instead of 289; without the mask three consumers spill 316 bytes so, at D 256 660, and behind the mask ptxas 13.0 serialises products of e4m3 outputs, C7511).
-constexpr bool kApart = D == 128 && kStep == 2 && (WS_CAUSAL ? WGS == 3 && kPacked && !WS_OUT_CODES : WGS == 2);
+// Whether steps of two tiles that hide keys have a loop of their own, so that the others do not jump over 136 instructions (16x16x1024x128 146 us instead of 152; causal 4x16x4096x128 263 instead of 289; without the mask three consumers spill 316 bytes so, at D 256 660, and behind the mask ptxas 13.0 serialises products of e4m3 outputs but of few rows, C7511).
+constexpr bool kApart = D == 128 && kStep == 2 && (WS_CAUSAL ? WGS == 3 && kPacked && (!WS_OUT_CODES || kFew) : WGS == 2);
 constexpr bool kSinglyLast = kRelative && !(WS_CAUSAL && WGS == 3);   // whether tiles of other scales come behind those of the first one's; there it spills 116 bytes, and is serialised with linear weights (C7511)
 constexpr bool kBothAtOnce = kStep == 1 || WGS == 2;   // products of values
 constexpr i32 kSlices = D / 64, kWays = kSlices > 2 ? 2 : 1;   // of dimensions; accumulators for all but the last
@@ -590,7 +593,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
             const i32 mine = tiles_seen(p, w, group_row), clear = kFew ? few_clear_keys(p, w, group_row) : clear_keys(p, group_row);
             const u32 q_at = base + q.slot * kQBytes + group * (64 * D) + 16 * warp * kPitch;
             if (!kOwnQ) mbarrier_wait(bars.q_raw(q.slot), q.phase);
-            const u32 factors = base + kFactors + q.slot * kFactorBytes + 4 * (group * 64 + 16 * warp);
+            const u32 factors = base + kFactors + q.slot * kFactorBytes + 4 * (group * 64 % kFactorRows + 16 * warp);
             const float reach = prepare_rows(p, x, group_row + 16 * warp, q_at, factors, thread % 32, later_block(w, group) ? x.c_later : x.c, me.step0, me.step1);
             me.c0 = factor_pair(me.step0), me.c1 = factor_pair(me.step1);
             const u32 reaches = kLean ? __reduce_max_sync(0xFFFFFFFFu, __float_as_uint(reach)) : 0;   // of the warp's rows; what is no number is above all
@@ -658,7 +661,7 @@ WS_DEV void consume(const Params& p, u32 base, const Bars& bars, u32 group, u32 
                             bool even_rows = false;
 #pragma unroll 1
                             while (kAnew ? me.left > last : me.j < before) {
-                                if (kEvens && me.left == asked && me.even_rows((done > 0 ? done : 2) * KEYS, p.Sq - group_row)) {
+                                if (kEvens && me.left == asked && me.even_rows((done > 0 ? done : 2) * KEYS, (kFew ? p.group * few_queries(p, w) : p.Sq) - group_row)) {
                                     even_rows = true;
                                     break;
                                 }

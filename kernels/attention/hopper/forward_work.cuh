@@ -166,7 +166,7 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     u32 n = 0;
     float k_base = 1.0f, v_base = 1.0f;
 #endif
-    if (kLens) wait_for_earlier_kernels();   // lengths may be what they make
+    if (kLens && !kMade) wait_for_earlier_kernels();   // lengths may be what they make
     auto load_k = [&](i32 i, i32 kv_head) {
 #if WS_BLOCKS
         const i32 block = kRelative ? tile_scaled(p, w.keys_at(i)) : w.keys_at(i);
@@ -258,7 +258,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
             mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
             if (kRelative) mbarrier_expect_tx(full, kTileBytes);   // its scales come with K
             else announce(full);
-            if (kPacked) tma_load_4d(base + kVt + v.slot * kVtBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
+            if (kPacked) tma_load_4d(base + kVt + v.slot * kVtBytes, vm, full, kFew ? few_made_key(p, w, w.keys_at(i)) : w.keys_at(i) * KEYS, 0, kv_head, kFew ? 0 : w.b);
             else if (kAcross) tma_load_4d(base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
             else if (kLens) few_load(p, w, base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, kv_head);
             else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
@@ -284,7 +284,7 @@ WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp
     Ring<2> drawn;
     Work w;
     u32 n = 0;
-    if (kLens) wait_for_earlier_kernels();
+    if (kLens && !kMade) wait_for_earlier_kernels();
     for (i32 i = 0; next_work<true>(p, bars, i, w, drawn); ++i) {
         if (!kMade && i == 0) wait_for_earlier_kernels();
         if (kTold) begin_rows(base, bars, q, &w, warp, lane);

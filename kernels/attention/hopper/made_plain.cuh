@@ -7,6 +7,17 @@ struct Rows {   // Values, and V as a tensor map would have it
     i64 v_b, v_h, v_s;
 };
 
+#if WS_LENS == 2
+// V^T of sequences one behind another, of so many tokens.
+WS_DEV TensorMap made_map(const u8* v_t, i32 tokens, i32 sequences, u32 what) {
+    const i64 keys = (tokens / 128 + sequences) * 128;
+    return plain_map(v_t, 0, D * keys, keys, D, D, 8, what);
+}
+
+extern "C" __global__ void __launch_bounds__(transposing::kThreads, 1) transpose_plain(const __grid_constant__ Rows rows, const __grid_constant__ FewParams p) {
+    attention_transpose(rows.t, plain_map(rows.v, 0, rows.v_h, rows.v_s, rows.t.S, 128), made_map(p.v, rows.t.S, rows.t.B, kCounted));
+}
+#else
 extern "C" __global__ void __launch_bounds__(transposing::kThreads, 1) transpose_plain(const __grid_constant__ Rows rows, const __grid_constant__ Params p) {
     const i64 keys = (p.Sk + 127) / 128 * 128;
     const TensorMap v_map = plain_map(rows.v, rows.v_b, rows.v_h, rows.v_s, p.Sk, 128), vt_map = plain_map(p.v, p.Hkv * D * keys, D * keys, keys, D, D, 8);
@@ -14,3 +25,4 @@ extern "C" __global__ void __launch_bounds__(transposing::kThreads, 1) transpose
     if (p.tiles_per_worker == 0) x.t.made = nullptr;
     attention_transpose(x.t, v_map, vt_map);
 }
+#endif

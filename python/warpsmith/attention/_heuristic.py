@@ -101,6 +101,17 @@ def transposed_bytes(s):
     return s.B * s.Hkv * s.D * 128 * ceil_div(s.Sk, 128)
 
 
+def token_transposition(s, tokens_k, sms=SMS):
+    """The same of sequences one behind another, of so many tokens together."""
+    groups = 256 // s.D
+    return Choice("transpose", (("WS_D", s.D), ("WS_LENS", 2)), (min(sms, ceil_div(token_tiles(s, tokens_k) * s.Hkv, groups)), 1, 1), 320 * groups, groups * (6 * 128 * s.D + 96))
+
+
+def token_tiles(s, tokens_k):
+    """Tiles of keys of a head that they take at most: each sequence's begin anew."""
+    return tokens_k // 128 + s.B
+
+
 def _scratch(s, made, floats=0):
     """What a Choice says of scratch: V^T, where it is made before, then so many floats."""
     return dict(transposes=made, partial_floats=(transposed_bytes(s) // 4 if made else 0) + floats)
@@ -344,7 +355,9 @@ FEW = {64: {2: (1045, 81, 2945, 3570, 1160, 2667, 102), 4: (1715, 47, 4615, 4011
 FEW_EXACT = {64: {2: (1659, 83, 2913, 4357, 1639, 3402, 112), 3: (2064, 67, 4088, 4284, 1999, 4423, 112)}, 128: {2: (1927, 86, 4314, 5362, 2170, 3942, 107)}, 256: {1: (2075, 100, 5012, 5979, 2319, 5365, 106), 2: (2734, 79, 6908, 8381, 3309, 7219, 104)}}
 FEW_BLOCKS = {64: {2: (2491, 79, 2225, 3572, 2412, 2163, 97), 3: (3072, 64, 3331, 3604, 2832, 2943, 98)}, 128: {2: (1754, 73, 4255, 4871, 1753, 4047, 105)}, 256: {1: (2043, 100, 3434, 5969, 2086, 4889, 110), 2: (3282, 90, 5154, 7221, 3342, 7238, 103)}}
 FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1227, 65, 5496, 4798, 1321, 4875, 108)}}, {128: {2: (1758, 67, 4106, 4832, 1784, 3946, 98)}}   # of forward_e4m3.cu with weights linear between powers of two
-FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
+FEW_TOKENS = {**FEW, 256: {1: (2101, 100, 5584, 5666, 1930, 4964, 103), 2: (3211, 80, 6250, 7980, 3206, 7197, 98)}}   # the first ones where sequences lie one behind another, by 503 calls at D 256 (H200, 2026-11-28)
+FEW_MADE = {128: {2: (1216, 100, 6480, 0, 1125, 6165, 101), 3: (1837, 100, 10553, 0, 2222, 7825, 90)}, 256: {2: (2658, 100, 12331, 0, 2662, 8170, 98)}}   # over V^T of sequences one behind another, which is made before
+FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400, 3: 600}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
 SOME_WAYS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)   # that the choice looks at where sequences differ: each new number of tokens is chosen for
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
 MOST_COUNTERS = 16383   # that a stream's slot has beside the one that row tiles are drawn from
@@ -361,14 +374,14 @@ def few_boxes(group):
     return group <= 64 and group & (group - 1) == 0
 
 
-def few_kernels(s):
+def few_kernels(s, codes=FEW):
     """Those that can run it, each with the times of its consumers: without log-sum-exps the one for many queries, at D 64 with scales of whole heads alone; and forward.cu, whose row tiles have shorter ends."""
     exact, linear = [("forward", FEW_EXACT)], few_linear(s)
     if s.lse:
         return exact
     if not s.plain:
         return [("forward" if s.D == 64 else "forward_e4m3", FEW_BLOCKS_FAST if linear else FEW_BLOCKS)]
-    return [("forward_f16" if s.D == 64 else "forward_e4m3", FEW_FAST if linear else FEW), *exact]
+    return [("forward_f16" if s.D == 64 else "forward_e4m3", FEW_FAST if linear else codes), *exact]
 
 
 def few_linear(s):
@@ -479,9 +492,9 @@ def few_exact(s, wgs):
     return defines, forward_shared(s.D, wgs, s.plain) + forward_stages(s.D, False, False)[0] * 4 * 64 * wgs
 
 
-def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, tokens=None, counters=MOST_COUNTERS):
+def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, tokens=None, counters=MOST_COUNTERS, codes=FEW):
     """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths; tokens: of q and k, where sequences differ."""
-    kernels = few_kernels(s)
+    kernels = few_kernels(s, codes)
     time_of = lambda n, w, kernel: uneven_ns(s, n, w, *tokens, sms, kernel) if tokens else few_ns(s, n, w, sms, kernel, lengths)
     ns, ways, wgs, nth = min((time_of(n, w, kernel), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms, bool(tokens), counters)))
     file = kernels[nth][0]
@@ -503,7 +516,7 @@ def with_lengths(c, kind):
     if "WS_FEW" not in defines:
         return c
     D, wgs = defines["WS_D"], defines["WS_WGS"]
-    more = 2 * 48 if c.file == "forward" else few_shared(D, wgs, True) - few_shared(D, wgs, False)
+    more = 2 * 48 if c.file == "forward" else 2 * 16 if c.transposes else few_shared(D, wgs, True) - few_shared(D, wgs, False)
     return replace(c, shared_bytes=c.shared_bytes + more, units=c.units + 1)
 
 
@@ -694,10 +707,38 @@ def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
     too much, CTAs do not share keys."""
     if not few_fits(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
         return choose_ragged(s, sms)
-    c = choose_few(s, sms=sms, lengths=True, tokens=(min(tokens_q, s.B * s.Sq), min(tokens_k, s.B * s.Sk)) if s.B > 1 else None, counters=1 << 31)[1]
+    ns, c = choose_few(s, sms=sms, lengths=True, tokens=(min(tokens_q, s.B * s.Sq), min(tokens_k, s.B * s.Sk)) if s.B > 1 else None, counters=1 << 31, codes=FEW_TOKENS)
+    if may_make(s, tokens_k):
+        consumers = [wgs for wgs in FEW_MADE[s.D] if wgs == 3 or s.D == 256 or not s.causal]   # behind the mask two of D 128 are hardly ever the fastest
+        c = min(((ns, c), *((made_ns(s, wgs, tokens_q, tokens_k, sms), choose_made(s, wgs, tokens_k)) for wgs in consumers)), key=lambda x: x[0])[1]
     wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
     units = s.Hkv * (ceil_div(s.group * tokens_q, 64 * wgs) + s.B)   # whole row tiles, and for each sequence one that is not
     return with_lengths(replace(c, grid=(min(units * ways, sms), 1, 1), row_tiles=0), 2)
+
+
+def may_make(s, tokens_k):
+    """Whether V^T of sequences one behind another may be made before: scales of whole heads, no log-sum-exps; at D 256 whose heads' factors recur every 64 rows; and where it is not too large."""
+    return s.D in FEW_MADE and s.plain and not s.lse and (s.D == 128 or few_boxes(s.group)) and made_bytes(s, tokens_k) <= MOST_TRANSPOSED
+
+
+def made_bytes(s, tokens_k):
+    """Of that V^T."""
+    return token_tiles(s, tokens_k) * 128 * s.Hkv * s.D
+
+
+def made_ns(s, wgs, tokens_q, tokens_k, sms=SMS):
+    """About how long few.cuh takes over V^T of sequences one behind another, with its making. By it the choice takes 1.014 times as long as the fastest measured (1,462 calls; H200, 2026-11-28)."""
+    making = 2059 + made_bytes(s, tokens_k) * 540 // 1000000
+    ns = making + uneven_ns(s, wgs, 1, tokens_q, tokens_k, sms, ("forward_e4m3", FEW_MADE))
+    return ns if tokens_q == tokens_k else ns * 103 // 100   # of chunks less is known: the longest sequence need not be the one with most queries
+
+
+def choose_made(s, wgs, tokens_k):
+    """few.cuh over that V^T: as forward_e4m3.cu for many queries, and nobody shares keys."""
+    defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_PACKED=1, WS_BLOCKS=0, WS_FEW=1)
+    told = 2 * 4 * (64 if s.D == 256 else 64 * wgs)   # factors of rows
+    return Choice("forward_e4m3", tuple(defines.items()), (0, 1, 1), 128 * wgs + 128, forward_e4m3_shared(wgs, False, True, s.D) + told, tiles_per_worker=1, boxes=(64, 128),
+                  transposes=True, partial_floats=made_bytes(s, tokens_k) // 4)
 
 
 def choose_portable(s):

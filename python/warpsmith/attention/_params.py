@@ -53,6 +53,11 @@ class Values(ctypes.Structure):
     _fields_ = [("made", c_uint64)] + [(n, c_int32) for n in ("H", "S", "heads", "section")]
 
 
+class TokenValues(ctypes.Structure):
+    """The same where sequences lie one behind another."""
+    _fields_ = [("cu", c_uint64)] + [(n, c_int32) for n in ("H", "S", "B")]
+
+
 class TensorMap(ctypes.Structure):
     """CUtensorMap's 128 bytes. The driver wants them on 64 bytes: see `aligned`."""
     _fields_ = [("opaque", c_uint64 * 16)]

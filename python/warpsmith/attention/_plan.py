@@ -195,6 +195,11 @@ def few_map_shape(dims, strides, group):
     return dims, map_strides(strides, dims[1:]), (min(dims[0], 128), group, 64 // group, 1)
 
 
+def made_map_shape(D, heads, tiles):
+    """That of V^T of sequences one behind another: a box is a tile."""
+    return (128 * tiles, D, heads, 1), (128 * tiles, 128 * tiles * D, 128 * tiles * D * heads), (128, D, 1, 1)
+
+
 def _map_shape(x, rows):
     """A tensor map's dimensions, strides and box over the dimensions of x, the last one first."""
     dims = tuple(x.shape[::-1])

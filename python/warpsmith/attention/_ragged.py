@@ -12,7 +12,7 @@ import torch
 from torch.compiler import is_compiling
 
 from . import _arguments, _call, _driver, _heuristic, _kernels, _memory, _plan, _values
-from ._params import FewParams, Params, Ragged, aligned_tensor_maps
+from ._params import FewParams, Params, Ragged, TokenValues, aligned_tensor_maps
 
 _MAX_GRID, _PLANS = 65535, 256
 _local = threading.local()
@@ -258,7 +258,7 @@ class _RaggedPlan:
         x.o_b, x.o_h, x.o_s = out_steps
         x.l_b, x.l_h, x.l_s = lse_steps
         x.splits = c.splits
-        self.maps = []
+        self.maps, self.transposition = [], None
         if c.boxes:
             self.raw, self.maps = aligned_tensor_maps(3)
             tokens, rows = (k.shape[0], 1) if k.dim() == 3 else (places["page_size"], places["page_count"]) if "pages" in places else (Sk, B)
@@ -269,6 +269,9 @@ class _RaggedPlan:
                 of_q, rows_q = steps[0], (q.shape[0], 1) if q.dim() == 3 else (Sq, B)
                 self.shapes[0] = _plan.few_map_shape((D, Hq, *rows_q), (of_q[1], of_q[2], of_q[0]), Hq // Hkv)
             self.encoded = [None] * 3
+            if c.transposes:
+                of_v, self.shapes[2] = self.shapes[2], _plan.made_map_shape(D, Hkv, _heuristic.token_tiles(shape, k.shape[0]))
+                self.transposition = _Transposition(_heuristic.token_transposition(shape, k.shape[0], sms), TokenValues(H=Hkv, S=k.shape[0], B=B), (of_v, self.shapes[2]), self.index)
         self.kernel = _kernels.kernel(c, self.index)
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.joined, *self.maps] if self.joined else [p, *self.maps, x])
 
@@ -281,6 +284,9 @@ class _RaggedPlan:
         if c.units:
             arrived = _memory.counters(c.units, self.device, stream)
         addresses = [t.data_ptr() for t in (q, k, v, *scales, out)] + [0 if t is None else t.data_ptr() for t in (lse, partial, arrived)]
+        if self.transposition:
+            self.transposition(addresses[2], addresses[8], places["cu_k"].data_ptr(), stream)
+            addresses[2] = addresses[8]
         _plan.pack_addresses(p, 0, *addresses)
         for name, value in places.items():
             if isinstance(value, torch.Tensor):
@@ -302,3 +308,20 @@ class _RaggedPlan:
         return launcher.add(list(tensors), options, self.kernel.function, tuple(c.grid) + (1,) * (3 - len(c.grid)), c.block, c.shared_bytes, bytes(self.params), maps,
                             _memory.like_one(out.dtype, self.device, out.shape), None if lse is None else _memory.like_one(torch.float32, self.device, lse.shape),
                             partial, c.units, self.index, (bytes(self.ragged), words, self.joined is not None))
+
+
+class _Transposition:
+    """V^T of sequences one behind another, by a launch of its own."""
+
+    def __init__(self, choice, values, shapes, index):
+        self.values, self.shapes, self.encoded = values, shapes, [None] * 2
+        self.raw, self.maps = aligned_tensor_maps(2)
+        self.launch = _driver.Launch(_kernels.kernel(choice, index), choice.grid, choice.block, [values, *self.maps])
+
+    def __call__(self, v, v_t, cu, stream):
+        self.values.cu = cu
+        for i, at in enumerate((v, v_t)):
+            if self.encoded[i] != at:
+                _driver.encode_tensor_map(ctypes.byref(self.maps[i]), at, *self.shapes[i])
+                self.encoded[i] = at
+        self.launch(stream)
