@@ -34,11 +34,39 @@ def check_launcher():
         assert w.sdpa_fp8(*t).is_inference()
 
 
+def check_launcher_of_lengths():
+    """The same for sequences one behind another: lengths are read on the device at each call, and V^T, where it is made before, is those tensors'."""
+    launcher, ragged = w._call.launcher, w._ragged
+    if launcher is None:
+        return print("no launcher here: not checked")
+    for D, longest, over_v_t in ((64, 900, False), (128, 300, False), (256, 6000, True)):
+        of = lambda *lengths: torch.tensor([sum(lengths[:i]) for i in range(len(lengths) + 1)], dtype=torch.int32, device=dev)
+        few, more = of(longest, 17, 0, 150), of(longest - 150, 17, 150, 150)   # as many tokens
+        draw = lambda H: torch.randn(longest + 167, H, D, device=dev).to(E4)
+        scales = [torch.rand(4, H, device=dev) + 0.1 for H in (8, 2, 2)]
+        for logs in (False, True):
+            options = (True, 0.1, torch.bfloat16, None, logs)
+            for again in range(3):
+                t, most = (draw(8), draw(2), draw(2), *scales), (longest, longest)
+                cu = (few, few) if again < 2 else (more, more)
+                want = ragged.run_varlen((*t, *cu), *most, *options)
+                got = launcher.varlen(*t, *cu, *most, *options, "default")
+                if again == 0:
+                    assert got is None, "not taught yet"
+                    got = w.sdpa_fp8_varlen(*t, *cu, *most, causal=True, softmax_scale=0.1, return_lse=logs)
+                    assert (ragged._local.last.transposition is not None) == (over_v_t and not logs)
+                for a, b in zip(want if logs else (want,), got if logs else (got,)):
+                    assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride()) and torch.equal(a, b), (D, logs, again)
+            assert launcher.varlen(*t, *cu, longest, longest + 1, *options, "default") is None, "another longest"
+            assert launcher.varlen(t[0].clone().requires_grad_(), *t[1:], *cu, *most, *options, "default") is None, "a gradient is wanted"
+
+
 def check_eager():
     """Host time of a call, as the scoreboard takes it."""
     q, k, v, *scales = inputs(Hq=32, Sq=1, Sk=8192, D=128)
     cache = [q] + [x.view(torch.uint8).transpose(1, 2).contiguous().view(E4) for x in (k, v)] + scales + [torch.full((1,), 8192, dtype=torch.int32, device=dev)]
-    for name, t, f in (("decode_fp8 1x32-8x1x8192x128", cache, w.decode_fp8), ("sdpa_fp8", inputs(), w.sdpa_fp8), ("sdpa_fp8 1x32-8x1x8192x128", inputs(Hq=32, Sq=1, Sk=8192, D=128), w.sdpa_fp8),
+    tokens = [torch.randn(512, 8, 64, device=dev).to(E4) for _ in range(3)] + [scales[0].reshape(-1)[0]] * 3 + [torch.tensor([0, 200, 512], dtype=torch.int32, device=dev)] * 2 + [312, 312]
+    for name, t, f in (("sdpa_fp8_varlen 200 and 312 of 8x64", tokens, w.sdpa_fp8_varlen), ("decode_fp8 1x32-8x1x8192x128", cache, w.decode_fp8), ("sdpa_fp8", inputs(), w.sdpa_fp8), ("sdpa_fp8 1x32-8x1x8192x128", inputs(Hq=32, Sq=1, Sk=8192, D=128), w.sdpa_fp8),
                        ("torch's sdpa", [torch.randn(1, 8, 512, 64, device=dev, dtype=torch.float16) for _ in range(3)], F.scaled_dot_product_attention)):
         for _ in range(200):
             f(*t)

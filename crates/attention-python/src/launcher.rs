@@ -16,17 +16,21 @@ use warpsmith_attention::{Error, Params, RawStream, Values};
 /// Plans that are kept; then all are forgotten.
 const MAX_PLANS: usize = 512;
 
-/// A call's tensors, at most: q, k, v, their scales, then cache_seqlens and page_table of decode_fp8.
+/// A call's tensors, at most: q, k, v, their scales, then cache_seqlens and page_table of decode_fp8, or cu_seqlens_q and cu_seqlens_k of sdpa_fp8_varlen.
 const TENSORS: usize = 8;
+
+/// Streams whose rooms are known; then all are asked for anew.
+const MAX_ROOMS: usize = 256;
 
 /// What a tensor that is not given has for a layout: no tensor's.
 const ABSENT: Layout = [-1; 10];
 
-/// Layouts, dense calls having two that are absent; then the options: numbers by value, `out_dtype` and `mode` by identity.
+/// Layouts, dense calls having two that are absent; then the options: numbers by value, `out_dtype` and `mode` by identity; and the longest sequences of varlen calls, which alone have queries of three dimensions.
 #[derive(PartialEq, Eq, Clone)]
 struct Key {
     layouts: [Layout; TENSORS],
     options: [u64; 6],
+    longest: [u64; 2],
 }
 
 impl std::hash::Hash for Key {
@@ -34,7 +38,7 @@ impl std::hash::Hash for Key {
         for word in self.layouts.as_flattened() {
             state.write_u64(*word as u64);
         }
-        for word in self.options {
+        for word in self.options.into_iter().chain(self.longest) {
             state.write_u64(word);
         }
     }
@@ -104,6 +108,8 @@ struct Transposition {
     values: Values,
     /// Whether attention waits for its tiles one by one, by counters.
     beside: bool,
+    /// Or which tensor's address stands there: that of where sequences begin.
+    begins: Option<usize>,
     /// Of V and of V^T.
     maps: Maps,
 }
@@ -112,6 +118,15 @@ struct Transposition {
 struct Fresh {
     make: Py<PyAny>,
     arguments: Py<PyTuple>,
+}
+
+/// What eager launches on one stream share, as they follow each other: zeros to count with, and scratch.
+#[derive(Clone, Copy)]
+struct Room {
+    counters: u64,
+    units: u32,
+    scratch: u64,
+    scratch_bytes: u64,
 }
 
 struct Entry {
@@ -130,6 +145,7 @@ struct Entry {
     out: Fresh,
     lse: Option<Fresh>,
     partial: Option<Fresh>,
+    partial_bytes: u64,
     units: u32,
     /// torch's name of the device.
     torch_device: Py<PyAny>,
@@ -147,6 +163,8 @@ pub struct Launcher {
     empty_strided: Option<Py<PyAny>>,
     grad_enabled: Py<PyAny>,
     counters: Py<PyAny>,
+    room: Py<PyAny>,
+    rooms: Mutex<HashMap<(i32, usize), Room>>,
     plans: RwLock<HashMap<Key, Arc<Entry>, BuildHasherDefault<Mix>>>,
 }
 
@@ -165,8 +183,16 @@ fn truth(x: &Bound<'_, PyAny>) -> Option<u64> {
 
 impl Launcher {
     /// At most `TENSORS` tensors.
-    fn key(&self, tensors: &[&Bound<'_, PyAny>], options: [&Bound<'_, PyAny>; 6]) -> Option<(Key, [u64; TENSORS])> {
-        let mut key = Key { layouts: [ABSENT; TENSORS], options: [0; 6] };
+    fn key(
+        &self,
+        tensors: &[&Bound<'_, PyAny>],
+        options: [&Bound<'_, PyAny>; 6],
+        longest: Option<[&Bound<'_, PyAny>; 2]>,
+    ) -> Option<(Key, [u64; TENSORS])> {
+        let mut key = Key { layouts: [ABSENT; TENSORS], options: [0; 6], longest: [0; 2] };
+        if let Some([of_q, of_k]) = longest {
+            key.longest = [number(of_q)?, number(of_k)?];
+        }
         let mut at = [0; TENSORS];
         for (i, x) in tensors.iter().enumerate() {
             if i > 5 && x.is_none() {
@@ -229,14 +255,39 @@ impl Launcher {
         if alike { arguments(sizes).ok() } else { None }
     }
 
+    /// The stream's, if the launch is an eager one and wants no more. It is asked for once: Python takes 1 to 2 us for counters, and scratch is a tensor.
+    fn room(&self, py: Python<'_>, e: &Entry, stream: *mut c_void) -> PyResult<Option<Room>> {
+        if e.units == 0 && e.partial.is_none() || raw::is_capturing(RawStream(stream)) != Ok(false) {
+            return Ok(None);
+        }
+        let key = (e.device, stream as usize);
+        let known = self.rooms.lock().unwrap_or_else(|e| e.into_inner()).get(&key).copied();
+        let room = match known {
+            Some(room) => room,
+            None => {
+                let made = self.room.bind(py).call1((e.torch_device.bind(py), stream as u64))?;
+                let Some((counters, units, scratch, scratch_bytes)) = made.extract()? else { return Ok(None) };
+                let room = Room { counters, units, scratch, scratch_bytes };
+                let mut rooms = self.rooms.lock().unwrap_or_else(|e| e.into_inner());
+                if rooms.len() >= MAX_ROOMS {
+                    rooms.clear();
+                }
+                rooms.insert(key, room);
+                room
+            }
+        };
+        Ok((e.units <= room.units && e.partial_bytes <= room.scratch_bytes).then_some(room))
+    }
+
     /// Launches if there is a plan for just this, on the current stream. -> out, (out, lse), or None: the long way then.
     fn run<'py>(
         &self,
         py: Python<'py>,
         tensors: &[&Bound<'py, PyAny>],
         options: [&Bound<'py, PyAny>; 6],
+        longest: Option<[&Bound<'py, PyAny>; 2]>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some((key, at)) = self.key(tensors, options) else { return Ok(None) };
+        let Some((key, at)) = self.key(tensors, options, longest) else { return Ok(None) };
         let Some(e) = self.plans.read().unwrap_or_else(|e| e.into_inner()).get(&key).cloned() else { return Ok(None) };
         if (at[0] | at[1] | at[2]) & 15 != 0
             || raw::context().ok() != Some(e.context)
@@ -257,9 +308,10 @@ impl Launcher {
         };
         let (out, out_at) = make(&e.out)?;
         let lse = e.lse.as_ref().map(make).transpose()?;
-        let partial = e.partial.as_ref().map(make).transpose()?;
-        let mut arrived = 0;
-        if e.units > 0 {
+        let room = self.room(py, &e, stream)?;
+        let partial = if room.is_some() { None } else { e.partial.as_ref().map(make).transpose()? };
+        let mut arrived = room.map_or(0, |r| r.counters);
+        if e.units > 0 && room.is_none() {
             let words = self.counters.bind(py).call1((e.units, e.torch_device.bind(py), stream as u64))?;
             arrived = self.exchange.look(&words).map(|(_, at)| at).unwrap_or(0);
         }
@@ -268,7 +320,7 @@ impl Launcher {
         params.addresses[6..].copy_from_slice(&[
             out_at,
             lse.as_ref().map_or(0, |l| l.1),
-            partial.as_ref().map_or(0, |p| p.1),
+            room.map_or(0, |r| r.scratch) | partial.as_ref().map_or(0, |p| p.1),
             arrived,
         ]);
         let stream = RawStream(stream);
@@ -283,26 +335,35 @@ impl Launcher {
 
 #[pymethods]
 impl Launcher {
-    /// `tensor` is torch.Tensor, `empty_like` and `grad_enabled` torch's, `counters(units, device, stream)` gives a tensor of zeros;
+    /// `tensor` is torch.Tensor, `empty_like` and `grad_enabled` torch's, `counters(units, device, stream)` gives a tensor of zeros, `room(device, stream)` a stream's, (address of
+    /// zeros, how many, address of scratch, its bytes) or None;
     /// `empty_strided(sizes, strides, dtype)`, if torch has it, one of the current device.
     #[new]
-    #[pyo3(signature = (tensor, empty_like, grad_enabled, counters, empty_strided=None))]
+    #[pyo3(signature = (tensor, empty_like, grad_enabled, counters, room, empty_strided=None))]
     fn new(
         tensor: &Bound<'_, PyAny>,
         empty_like: Py<PyAny>,
         grad_enabled: Py<PyAny>,
         counters: Py<PyAny>,
+        room: Py<PyAny>,
         empty_strided: Option<Py<PyAny>>,
     ) -> PyResult<Launcher> {
         let exchange = Exchange::new(tensor)?;
-        Ok(Launcher { exchange, empty_like, empty_strided, grad_enabled, counters, plans: RwLock::default() })
+        let (rooms, plans) = (Mutex::default(), RwLock::default());
+        Ok(Launcher { exchange, empty_like, empty_strided, grad_enabled, counters, room, rooms, plans })
+    }
+
+    /// Asks for streams' rooms anew.
+    fn forget(&self) {
+        self.rooms.lock().unwrap_or_else(|e| e.into_inner()).clear();
     }
 
     /// Remembers a plan for tensors and options of this kind. `params` is the struct's bytes; its device's context is current. `own` is the
     /// bytes of a struct of the kernel's own, which words of it are addresses of which tensors, and whether `params` is the first part of it.
-    /// `transposition`, a function with its grid, block, shared memory, struct's bytes, whether it takes counters, and V's tensor map, is launched before, and makes V^T in `partial`: the last of `maps` has that one's shape then.
+    /// `transposition`, a function with its grid, block, shared memory, struct's bytes, whether it takes counters, V's tensor map, and which tensor says where sequences begin, is launched before, and makes V^T in
+    /// `partial`: the last of `maps` has that one's shape then. `longest`: of a varlen call.
     /// -> whether it can be called
-    #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device, own=None, transposition=None))]
+    #[pyo3(signature = (tensors, options, function, grid, block, shared_bytes, params, maps, out, lse, partial, units, device, own=None, transposition=None, longest=None))]
     fn add(
         &self,
         tensors: Vec<Bound<'_, PyAny>>,
@@ -319,13 +380,15 @@ impl Launcher {
         units: u32,
         device: i32,
         own: Option<(Vec<u8>, Vec<(usize, usize)>, bool)>,
-        transposition: Option<(usize, [u32; 3], u32, u32, Vec<u8>, bool, MapShape)>,
+        transposition: Option<(usize, [u32; 3], u32, u32, Vec<u8>, bool, MapShape, Option<usize>)>,
+        longest: Option<[Bound<'_, PyAny>; 2]>,
     ) -> PyResult<bool> {
         let given: Vec<_> = tensors.iter().collect();
         if !(6..=TENSORS).contains(&given.len()) {
             return Ok(false);
         }
-        let Some((key, _)) = self.key(&given, options.each_ref()) else { return Ok(false) };
+        let longest = longest.as_ref().map(|x| x.each_ref());
+        let Some((key, _)) = self.key(&given, options.each_ref(), longest) else { return Ok(false) };
         if params.len() != size_of::<Params>() {
             return Err(PyValueError::new_err("params has another size than this build's"));
         }
@@ -347,7 +410,7 @@ impl Launcher {
             return Err(PyValueError::new_err("own's addresses lie outside of it"));
         }
         let torch_device = tensors[0].getattr("device")?.unbind();
-        let transposition = transposition.map(|(function, grid, block, shared_bytes, bytes, beside, rows)| {
+        let transposition = transposition.map(|(function, grid, block, shared_bytes, bytes, beside, rows, begins)| {
             if bytes.len() != size_of::<Values>() {
                 return Err(PyValueError::new_err("the transposition's struct has another size than this build's"));
             }
@@ -356,6 +419,9 @@ impl Launcher {
             }
             if beside && units == 0 {
                 return Err(PyValueError::new_err("the transposition has no counters"));
+            }
+            if begins.is_some_and(|i| i >= given.len()) {
+                return Err(PyValueError::new_err("the transposition's sequences begin in no tensor"));
             }
             let v_t = maps.and_then(|m| m[2]);
             // SAFETY: Values is plain numbers of any value, and the sizes were compared.
@@ -369,12 +435,14 @@ impl Launcher {
                 shared_bytes,
                 values,
                 beside,
+                begins,
                 maps: Maps::new([Some(rows), v_t, None]),
             })
         });
         let transposition = transposition.transpose()?;
         let py = tensors[0].py();
         let (out, lse) = (self.fresh(py, out)?, lse.map(|x| self.fresh(py, x)).transpose()?);
+        let partial_bytes = partial.as_ref().map(|x| x.bind(py).getattr("nbytes")?.extract()).transpose()?.unwrap_or(0);
         let partial = partial.map(|x| self.fresh(py, x)).transpose()?;
         let context = raw::context().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
         // SAFETY: Params is plain numbers of any value, and the sizes were compared.
@@ -396,6 +464,7 @@ impl Launcher {
             out,
             lse,
             partial,
+            partial_bytes,
             units,
             torch_device,
             _held: held,
@@ -430,7 +499,35 @@ impl Launcher {
             py,
             &[q, k, v, q_scale, k_scale, v_scale],
             [causal, softmax_scale, out_dtype, out_scale, return_lse, mode],
+            None,
         )
+    }
+
+    /// `sdpa_fp8_varlen`, where `add` was told of a call like it.
+    #[pyo3(signature = (q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, softmax_scale, out_dtype, out_scale, return_lse, mode, /))]
+    fn varlen<'py>(
+        &self,
+        py: Python<'py>,
+        q: &Bound<'py, PyAny>,
+        k: &Bound<'py, PyAny>,
+        v: &Bound<'py, PyAny>,
+        q_scale: &Bound<'py, PyAny>,
+        k_scale: &Bound<'py, PyAny>,
+        v_scale: &Bound<'py, PyAny>,
+        cu_seqlens_q: &Bound<'py, PyAny>,
+        cu_seqlens_k: &Bound<'py, PyAny>,
+        max_seqlen_q: &Bound<'py, PyAny>,
+        max_seqlen_k: &Bound<'py, PyAny>,
+        causal: &Bound<'py, PyAny>,
+        softmax_scale: &Bound<'py, PyAny>,
+        out_dtype: &Bound<'py, PyAny>,
+        out_scale: &Bound<'py, PyAny>,
+        return_lse: &Bound<'py, PyAny>,
+        mode: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let tensors = [q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k];
+        let options = [causal, softmax_scale, out_dtype, out_scale, return_lse, mode];
+        self.run(py, &tensors, options, Some([max_seqlen_q, max_seqlen_k]))
     }
 
     /// `decode_fp8`, where `add` was told of a call like it.
@@ -454,7 +551,7 @@ impl Launcher {
         mode: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let tensors = [q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table];
-        self.run(py, &tensors, [causal, softmax_scale, out_dtype, out_scale, return_lse, mode])
+        self.run(py, &tensors, [causal, softmax_scale, out_dtype, out_scale, return_lse, mode], None)
     }
 }
 
@@ -464,7 +561,8 @@ impl Entry {
         let mut words;
         if let Some(t) = &self.transposition {
             let [v, scratch, counters] = [2, 8, 9].map(|i| params.addresses[i]);
-            let mut values = Values { made: if t.beside { counters } else { 0 }, ..t.values };
+            let made = t.begins.map_or(if t.beside { counters } else { 0 }, |i| at[i]);
+            let mut values = Values { made, ..t.values };
             let [mut rows, mut v_t, _] = t.maps.at([v, scratch, 0])?;
             let arguments = [
                 std::ptr::from_mut(&mut values).cast(),

@@ -44,6 +44,7 @@ api! {
     module_function = b"cuModuleGetFunction\0": fn(*mut *mut c_void, *mut c_void, *const c_char);
     function_attribute = b"cuFuncSetAttribute\0": fn(*mut c_void, c_int, c_int);
     encode_tiled = b"cuTensorMapEncodeTiled\0": fn(*mut TensorMap, c_int, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_int, c_int, c_int, c_int);
+    is_capturing = b"cuStreamIsCapturing\0": fn(*mut c_void, *mut c_int);
     launch = b"cuLaunchKernelEx\0": fn(*const Config, *mut c_void, *const *mut c_void, *const *mut c_void);
 }
 
@@ -124,6 +125,14 @@ pub fn context() -> Result<usize, Error> {
         return Err(Error::Call { call: "cuCtxGetCurrent", name: "this thread has no context".into() });
     }
     Ok(context as usize)
+}
+
+/// Whether the stream is being captured. Errors, too, where it is the default one and another that blocks it is.
+pub fn is_capturing(stream: RawStream) -> Result<bool, Error> {
+    let mut status = 0;
+    // SAFETY: see the module.
+    check(unsafe { (api()?.is_capturing)(stream.0, &mut status) }, "cuStreamIsCapturing")?;
+    Ok(status != 0)
 }
 
 /// A kernel in a context. It is never unloaded: what runs may be captured in a graph.

@@ -31,7 +31,7 @@ mod problem;
 
 /// Single calls of the driver, for wrappers that plan by themselves.
 pub mod raw {
-    pub use crate::driver::{Function, context, encode_bytes};
+    pub use crate::driver::{Function, context, encode_bytes, is_capturing};
     pub use crate::params::TensorMap;
 }
 

@@ -14,7 +14,8 @@ from . import _arguments, _heuristic, _memory, _plan, _values
 
 try:   # the wheel's own launcher: the same comparison and launch without Python between
     from .._native import Launcher
-    launcher = Launcher(torch.Tensor, torch.empty_like, torch.is_grad_enabled, _memory.counters, _memory.empty_strided)
+    launcher = Launcher(torch.Tensor, torch.empty_like, torch.is_grad_enabled, _memory.counters, _memory.room, _memory.empty_strided)
+    _memory.forgetters.append(launcher.forget)
     _launch = launcher.call
 except (ImportError, AttributeError, RuntimeError):   # a checkout, or a torch without the interface that it wants
     launcher = _launch = None

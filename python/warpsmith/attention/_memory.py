@@ -16,10 +16,11 @@ try:   # of torch's compiled code: (sizes, strides, dtype), on the current devic
 except ImportError:
     empty_strided = None
 
-_UNITS, _SLOTS, _CAPTURED = 16384, 64, 1 << 20   # counters of a slot, slots for streams, counters for captures at a time (a decode takes at most 15,840)
+_UNITS, _SLOTS, _CAPTURED, _SCRATCH = 16384, 64, 1 << 20, 3 << 20   # counters of a slot, slots for streams, counters for captures at a time (a decode takes at most 15,840), bytes of a stream's scratch (it takes at most 2.2 MB)
 _CAPTURES = 64   # captures whose slots are known: those that are under way
 _pools, _ones = {}, {}
 _lock = threading.Lock()
+forgetters = []   # called where what `room` has said is to be asked for again
 
 
 def _kept(n, device):
@@ -56,7 +57,7 @@ class _Pool:
     """A device's counters: made, and made anew for captures to come, by eager calls, as a capture cannot."""
 
     def __init__(self, device):
-        self.memory, self.slots = _zeros(_SLOTS * _UNITS, device), {}
+        self.memory, self.slots, self.scratch = _zeros(_SLOTS * _UNITS, device), {}, {}
         self.captures, self.kept = {}, []
         self.refill(device)
 
@@ -105,4 +106,20 @@ def counters(units, device, stream):
         elif not capturing and pool.runs_low():
             pool.refill(device)
         slot = None if pool is None else pool.of_capture(units, stream) if capturing else pool.of_stream(units, stream)
+    if capturing and pool is not None and pool.runs_low():   # the next eager call shall come here
+        for forget in forgetters:
+            forget()
     return torch.zeros(units, dtype=torch.int32, device=device) if slot is None else slot
+
+
+def room(device, stream):
+    """What eager launches on this stream may share, as they follow each other, until `forgetters` are called: (address of zeros, how many, address of scratch, its bytes), or None where no slot is left."""
+    counters(1, device, stream)
+    with _lock:
+        pool = _pools.get(device.index)
+        slot = None if pool is None else pool.slots.get(stream)
+        if slot is None:
+            return None
+        if stream not in pool.scratch:
+            pool.scratch[stream] = _kept(_SCRATCH, device)
+        return slot.data_ptr(), slot.numel(), pool.scratch[stream].data_ptr(), _SCRATCH

@@ -182,7 +182,7 @@ class _Transposition:
     def taught(self):
         """For `_native`."""
         c = self.choice
-        return self.kernel.function, c.grid, c.block, c.shared_bytes, bytes(self.values), self.beside, self.map_shapes[0]
+        return self.kernel.function, c.grid, c.block, c.shared_bytes, bytes(self.values), self.beside, self.map_shapes[0], None
 
 
 def map_strides(strides, sizes):
