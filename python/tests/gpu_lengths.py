@@ -127,7 +127,7 @@ def decode_case(r, g):
 def repeated_lengths(D):
     """Calls whose row tiles are drawn by whichever CTA is free: sequences of many lengths one behind another, few with long keys, and a prompt's last part over pages."""
     dice, found = random.Random(D), []
-    for name, lengths_q, lengths_k in (("varlen", [dice.randint(0, 700) for _ in range(24)], None), ("varlen, long ones", [5000, 300, 4100], None), ("varlen, few rows", [20, 0, 7], [9000, 500, 4000])):
+    for name, lengths_q, lengths_k in (("varlen", [dice.randint(0, 700) for _ in range(24)], None), ("varlen, long ones", [8000, 300, 4100], None), ("varlen, few rows", [20, 0, 7], [9000, 500, 4000])):
         lengths_k = lengths_k or lengths_q
         cu = [torch.tensor([sum(n[:i]) for i in range(len(n) + 1)], dtype=torch.int32, device=dev) for n in (lengths_q, lengths_k)]
         t = [w.quantize_fp8(torch.randn(1, H, sum(n), D, device=dev), "tensor") for H, n in ((8, lengths_q), (2, lengths_k), (2, lengths_k))]

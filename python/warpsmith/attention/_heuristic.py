@@ -709,6 +709,8 @@ def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
         return choose_ragged(s, sms)
     ns, c = choose_few(s, sms=sms, lengths=True, tokens=(min(tokens_q, s.B * s.Sq), min(tokens_k, s.B * s.Sk)) if s.B > 1 else None, counters=1 << 31, codes=FEW_TOKENS)
     if may_make(s, tokens_k):
+        if s.B == 1:   # by the same estimate: 211 calls of one sequence take 1.010 times as long as the fastest so, else 1.024
+            ns = uneven_ns(s, dict(c.defines)["WS_WGS"], c.tiles_per_worker, tokens_q, tokens_k, sms, next(x for x in few_kernels(s, FEW_TOKENS) if x[0] == c.file))
         consumers = [wgs for wgs in FEW_MADE[s.D] if wgs == 3 or s.D == 256 or not s.causal]   # behind the mask two of D 128 are hardly ever the fastest
         c = min(((ns, c), *((made_ns(s, wgs, tokens_q, tokens_k, sms), choose_made(s, wgs, tokens_k)) for wgs in consumers)), key=lambda x: x[0])[1]
     wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
@@ -727,7 +729,7 @@ def made_bytes(s, tokens_k):
 
 
 def made_ns(s, wgs, tokens_q, tokens_k, sms=SMS):
-    """About how long few.cuh takes over V^T of sequences one behind another, with its making. By it the choice takes 1.014 times as long as the fastest measured (1,462 calls; H200, 2026-11-28)."""
+    """About how long few.cuh takes over V^T of sequences one behind another, with its making. By it the choice takes 1.012 times as long as the fastest measured (1,344 calls; H200, 2026-11-28)."""
     making = 2059 + made_bytes(s, tokens_k) * 540 // 1000000
     ns = making + uneven_ns(s, wgs, 1, tokens_q, tokens_k, sms, ("forward_e4m3", FEW_MADE))
     return ns if tokens_q == tokens_k else ns * 103 // 100   # of chunks less is known: the longest sequence need not be the one with most queries

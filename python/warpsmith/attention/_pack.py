@@ -4,12 +4,13 @@ On Hopper kernels do it, for up to three tensors at a time: pack.cu where each b
 Elsewhere, and for layouts that they do not take, torch's own operations do, and give the same codes.
 """
 import ctypes
+import threading
 from typing import NamedTuple, Optional
 
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _driver, _fused, _heuristic, _kernels, _plan, _values
+from . import _arguments, _driver, _fused, _heuristic, _kernels, _memory, _plan, _values
 from ._arguments import E4M3
 from ._params import Quantises
 
@@ -20,6 +21,8 @@ _SAMPLES = 64
 # scores of keys can come by what codes could be (forward_e4m3.cu, kRise), so keys have no more room than they need: normal ones of 16,384 tokens come to 1.4 times their samples' largest.
 EVEN = {("k", 128): 32, ("k", 256): 28, ("v", 128): 128, ("v", 256): 128}   # at D 64 forward_f16.cu gains nothing by it
 _QUANTISE = _heuristic.Choice("quantise", (), (), 256, 0)
+_PLANS = 512
+_local = threading.local()
 
 
 class PackedKV(NamedTuple):
@@ -45,6 +48,10 @@ def quantize_fp8(x, scales="head"):
     """
     if is_compiling():
         return torch.ops.warpsmith.quantize_fp8(x.detach(), scales, None)
+    if type(x) is torch.Tensor and not _values.looked_at and isinstance(scales, str):   # like an earlier one of this thread
+        plan = _plans().get((((x.shape, x.stride(), x.dtype, True),), scales, x.device))
+        if plan is not None and x.data_ptr() % 16 == 0:
+            return plan([(x, None)])[0]
     return quantise([(check_wide("x", x), None)], per(scales))[0]
 
 
@@ -92,40 +99,76 @@ def _quantisable(x):
             and not any(s % step for s in x.stride()[:3]))
 
 
+def _plans():
+    try:
+        return _local.plans
+    except AttributeError:
+        _local.plans = {}
+        return _local.plans
+
+
 def _fused_quantise(pairs, scales):
-    device = pairs[0][0].device
-    with torch.cuda.device(device):
+    device, plans = pairs[0][0].device, _plans()
+    key = tuple((x.shape, x.stride(), x.dtype, shift is None) for x, shift in pairs), scales, device
+    plan = plans.get(key)
+    if plan is None:
+        with torch.cuda.device(device):
+            plan = _QuantisePlan(pairs, scales)
+        if len(plans) >= _PLANS:
+            plans.clear()
+        plans[key] = plan
+    return plan(pairs)
+
+
+class _QuantisePlan:
+    """All of quantise.cu's launches that stays the same while shapes, strides and dtypes do. Belongs to one thread: its block of parameters is filled in anew."""
+
+    def __init__(self, pairs, scales):
+        self.device = device = pairs[0][0].device
         _driver.bind_context(device.index)
-        made, q = [], Quantises()
+        self.q, self.made = Quantises(), []
         grid = (max(-(-x.shape[2] // 128) for x, _ in pairs), max(x.shape[0] * x.shape[1] for x, _ in pairs), len(pairs))
-        used, heads, width = 0, grid[1] * len(pairs), max(x.shape[3] for x, _ in pairs)
+        heads, width = grid[1] * len(pairs), max(x.shape[3] for x, _ in pairs)
         # A head's CTAs wait for each other: only where so many launches at once as nobody makes would leave them without places (two to three CTAs fit an SM).
         once = scales == "head" and all(x.element_size() == 2 for x, _ in pairs) and grid[0] <= _plan.sms(device) // 4
-        amax = None if scales == "block" else torch.zeros(2 * heads + 1, dtype=torch.int32, device=device)   # maxima; CTAs that have theirs; places
-        for t, (x, shift) in zip(q.of, pairs):
+        self.words = 0 if scales == "block" else 2 * heads + 1   # maxima; CTAs that have theirs; places
+        self.beside = [(ctypes.c_uint64(), 4 * heads), (ctypes.c_uint64(), 8 * heads)] if once else []
+        for t, (x, _) in zip(self.q.of, pairs):
             B, H, S, D = x.shape
-            codes = torch.empty_like(x, dtype=E4M3)   # dense tensors keep their layout
-            if codes.stride(3) != 1 or any(s % 8 for s in codes.stride()[:3]):
-                codes = torch.empty(x.shape, dtype=E4M3, device=device)
-            shape = {"tensor": (), "head": (B, H), "block": (B, H, -(-S // 128))}[scales]
-            scale = torch.empty(shape, dtype=torch.float32, device=device)
-            t.x, t.codes, t.scale, t.shift = x.data_ptr(), codes.data_ptr(), scale.data_ptr(), 0 if shift is None else shift.data_ptr()
+            stride = torch.empty_like(x, dtype=E4M3, device="meta").stride()   # dense tensors keep their layout
+            if stride[3] != 1 or any(s % 8 for s in stride[:3]):
+                stride = H * S * D, S * D, D, 1
+            shape, steps = {"tensor": ((), ()), "head": ((B, H), (H, 1)), "block": ((B, H, -(-S // 128)), (H * -(-S // 128), -(-S // 128), 1))}[scales]
             t.x_b, t.x_h, t.x_s = x.stride()[:3]
-            t.c_b, t.c_h, t.c_s = codes.stride()[:3]
+            t.c_b, t.c_h, t.c_s = stride[:3]
             t.H, t.heads, t.S, t.D, t.kind, t.per = H, B * H, S, D, _KINDS[x.dtype], _PER[scales]
-            if amax is not None:
-                t.amax = amax.data_ptr() + 4 * used
-                used += B * H
+            self.made.append(((tuple(x.shape), stride, E4M3), (shape, steps, torch.float32), 4 * B * H if self.words else 0))
+        entries = [f"attention_quantise_head_{4 if width <= 64 else 8 if width <= 128 else 16}"] if once else ["attention_amax", "attention_quantise"][not self.words:]
+        self.launches = [_driver.Launch(_kernels.kernel(_QUANTISE, device.index, e), grid, 256, [self.q, *(x for x, _ in self.beside)]) for e in entries]
+
+    def __call__(self, pairs):
+        """Launches on the current stream. -> (codes, scale) of each"""
+        if torch._C._cuda_getDevice() != self.device.index:
+            with torch.cuda.device(self.device):
+                return self(pairs)
+        make = _memory.empty_strided or self._strided
+        amax = torch.zeros(self.words, dtype=torch.int32, device=self.device) if self.words else None
+        at = amax.data_ptr() if self.words else 0
+        for word, offset in self.beside:
+            word.value = at + offset
+        made = []
+        for t, (x, shift), (codes, scale, used) in zip(self.q.of, pairs, self.made):
+            codes, scale = make(*codes), make(*scale)
+            t.x, t.codes, t.scale, t.shift, t.amax = x.data_ptr(), codes.data_ptr(), scale.data_ptr(), 0 if shift is None else shift.data_ptr(), at
+            at += used
             made.append((codes, scale))
-        stream = torch._C._cuda_getCurrentRawStream(device.index)
-        if once:
-            entry = f"attention_quantise_head_{4 if width <= 64 else 8 if width <= 128 else 16}"
-            arrived = ctypes.c_uint64(amax.data_ptr() + 4 * heads)
-            _driver.Launch(_kernels.kernel(_QUANTISE, device.index, entry), grid, 256, [q, arrived, ctypes.c_uint64(amax.data_ptr() + 8 * heads)])(stream)
-            return made
-        for entry in ("attention_amax", "attention_quantise")[amax is None:]:
-            _driver.Launch(_kernels.kernel(_QUANTISE, device.index, entry), grid, 256, [q])(stream)
-    return made
+        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+        for launch in self.launches:
+            launch(stream)
+        return made
+
+    def _strided(self, shape, stride, dtype):
+        return torch.empty_strided(shape, stride, dtype=dtype, device=self.device)
 
 
 @torch.no_grad()
