@@ -57,7 +57,8 @@ def check_launcher_of_lengths():
                     assert (ragged._local.last.transposition is not None) == (over_v_t and not logs)
                 for a, b in zip(want if logs else (want,), got if logs else (got,)):
                     assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride()) and torch.equal(a, b), (D, logs, again)
-            assert launcher.varlen(*t, *cu, longest, longest + 1, *options, "default") is None, "another longest"
+            for other in (longest + 1, float(longest), None):
+                assert launcher.varlen(*t, *cu, longest, other, *options, "default") is None, "another longest, or none"
             assert launcher.varlen(t[0].clone().requires_grad_(), *t[1:], *cu, *most, *options, "default") is None, "a gradient is wanted"
 
 

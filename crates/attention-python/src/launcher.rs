@@ -191,7 +191,9 @@ impl Launcher {
     ) -> Option<(Key, [u64; TENSORS])> {
         let mut key = Key { layouts: [ABSENT; TENSORS], options: [0; 6], longest: [0; 2] };
         if let Some([of_q, of_k]) = longest {
-            key.longest = [number(of_q)?, number(of_k)?];
+            // A float is none, though it be whole: the long way says so.
+            let whole = |x: &Bound<'_, PyAny>| x.is_exact_instance_of::<pyo3::types::PyInt>().then(|| number(x))?;
+            key.longest = [whole(of_q)?, whole(of_k)?];
         }
         let mut at = [0; TENSORS];
         for (i, x) in tensors.iter().enumerate() {
