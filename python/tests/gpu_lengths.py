@@ -11,7 +11,7 @@ from warpsmith import attention as w
 
 @contextlib.contextmanager
 def over_v_t(consumers):
-    """Within it sdpa_fp8_varlen runs over V^T that is made before, by so many consumers, wherever it may; as chosen if None."""
+    """Within it calls run over V^T that is made before, by so many consumers, wherever they may; as chosen if None."""
     h, ragged, real = w._heuristic, w._ragged, w._heuristic.made_ns
     if consumers:
         h.made_ns, ragged._local.plans = lambda s, wgs, *_: -1 if wgs == consumers else real(s, wgs, *_), {}
@@ -101,7 +101,7 @@ def in_pages(caches, page, g):
 
 
 def decode_case(r, g):
-    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5, 9, 30, 70, 200))
+    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5, 9, 30, 70, 200, 500))
     page = r.choice((None, None, 8, 16, 32, 64, 128, 256, 48))
     most = r.choice((200, 1000, 5000))
     used = [r.choice((0, r.randint(1, most), most)) for _ in range(B)]
@@ -116,12 +116,13 @@ def decode_case(r, g):
     else:
         spoil_behind(caches, used)
     kc, vc = caches
-    lens, mode = torch.tensor(used, dtype=torch.int32, device=dev), r.choice(("default", "fast"))
+    lens, mode, made = torch.tensor(used, dtype=torch.int32, device=dev), r.choice(("default", "fast")), r.choice((None, None, 2, 3))
     call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=with_lse, mode=mode)
-    out, lse = call() if with_lse else (call(), None)
-    again = call() if with_lse else (call(), None)   # by the plan that the first one left
+    with over_v_t(made):
+        out, lse = call() if with_lse else (call(), None)
+        again = call() if with_lse else (call(), None)   # by the plan that the first one left
     why = None if torch.equal(out, again[0]) and (lse is None or torch.equal(lse, again[1])) else "the second call differs"
-    return why or judge_each(out, lse, used, q, k, v, causal), (used, Sq, Sk, Hkv, group, D, page, causal, kind, with_lse, mode)
+    return why or judge_each(out, lse, used, q, k, v, causal), (used, Sq, Sk, Hkv, group, D, page, causal, kind, with_lse, made, mode)
 
 
 def repeated_lengths(D):
@@ -133,6 +134,10 @@ def repeated_lengths(D):
         t = [w.quantize_fp8(torch.randn(1, H, sum(n), D, device=dev), "tensor") for H, n in ((8, lengths_q), (2, lengths_k), (2, lengths_k))]
         t = [x[0].transpose(0, 1) for x, _ in t] + [s for _, s in t]
         found.append((name, lambda causal, t=t, cu=cu, most=(max(lengths_q), max(lengths_k)): w.sdpa_fp8_varlen(*t, *cu, *most, causal=causal)))
+    long = inputs(B=2, Sq=2000, Sk=9000, Hkv=2, D=D)
+    caches = [x.view(torch.uint8).transpose(1, 2).contiguous().view(E4) for x in long[1:3]]
+    parts = torch.tensor([9000, 7001], dtype=torch.int32, device=dev)
+    found.append(("long prompt", lambda causal: w.decode_fp8(long[0], *caches, *long[3:], parts, causal=causal)))
     q, k, v, qs, ks, vs = inputs(B=5, Sq=600, Sk=1536, Hkv=2, D=D)
     pool = [x.view(torch.uint8).transpose(1, 2).contiguous().view(-1, 64, 2, D).view(E4) for x in (k, v)]
     used = torch.tensor([1536, 700, 0, 1111, 64], dtype=torch.int32, device=dev)

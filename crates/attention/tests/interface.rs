@@ -179,9 +179,10 @@ fn params_have_the_kernels_layout() {
     assert_eq!(fields(params, "Params", 1).join(" "), want.split_whitespace().collect::<Vec<_>>().join(" "));
     assert_eq!(std::mem::size_of::<Values>(), 24);
     let transpose = include_str!("../../../kernels/attention/hopper/transpose.cu");
-    // Of sequences one behind another, which Python alone launches: the launcher takes both as one.
+    // Of sequences whose lengths only the device knows, which Python alone launches: one behind another, and in caches.
     assert_eq!(fields(transpose, "Values", 1).join(" "), "cu H S B");
-    assert_eq!(fields(transpose, "Values", 2).join(" "), "made H S heads section");
+    assert_eq!(fields(transpose, "Values", 2).join(" "), "used pages pages_b H S B page_size page_count");
+    assert_eq!(fields(transpose, "Values", 3).join(" "), "made H S heads section");
 }
 
 /// The names of the fields of the n-th struct of that name.

@@ -413,12 +413,13 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
     const CODES_LENGTHS: &str = "gate_any_forward_e4m3_few_lengths_plain.cu";
     const CODES_VARLEN: &str = "gate_any_forward_e4m3_few_varlen_plain.cu";
     const CODES_MADE: &str = "gate_any_forward_e4m3_few_varlen_made_plain.cu";
+    const CODES_LENGTHS_MADE: &str = "gate_any_forward_e4m3_few_lengths_made_plain.cu";
     const CODES_BLOCKS: &str = "gate_any_forward_e4m3_few_blocks_plain.cu";
     const EXACT: &str = "gate_any_forward_few_plain.cu";
     const EXACT_BLOCKS: &str = "gate_any_forward_few_blocks_plain.cu";
     const F16: &str = "gate_any_forward_f16_few_plain.cu";
     const F16_VARLEN: &str = "gate_any_forward_f16_few_varlen_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 17] = [
+    let rows: [(&str, &str, &[&str], usize); 19] = [
         (
             EXACT,
             "a log-sum-exp of shares of keys, queries that see nothing",
@@ -490,6 +491,18 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
             "over V^T that is made before, long ones and many",
             &["--shapes", "3x4x2x200x300x128,20x4x2x30x200x256", "--sweep"],
             6,
+        ),
+        (
+            CODES_LENGTHS_MADE,
+            "over V^T of parts of caches, and of pages",
+            &["--shapes", "3x4x2x12x400x128,2x2x1x9x300x256", "--set", "GROUPS=2"],
+            8,
+        ),
+        (
+            CODES_LENGTHS_MADE,
+            "the same by three",
+            &["--shapes", "2x4x2x100x300x128", "--set", "GROUPS=3", "--mask", "causal"],
+            2,
         ),
     ];
     shipped_pass(&rows);

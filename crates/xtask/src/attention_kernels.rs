@@ -64,22 +64,24 @@ fn beside() -> Vec<Instance> {
             found.push(lengths);
         }
     }
-    // One behind another over V^T, which is made before for all row tiles.
-    for (head_dim, groups, causal) in [(128, 2, 0), (128, 3, 0), (128, 3, 1), (256, 2, 0), (256, 2, 1)] {
-        let defines = vec![
-            ("WS_D", head_dim),
-            ("WS_WGS", groups),
-            ("WS_CAUSAL", causal),
-            ("WS_PACKED", 1),
-            ("WS_BLOCKS", 0),
-            ("WS_FEW", 1),
-            ("WS_LENS", 2),
-        ];
-        let instance = Instance { file: "forward_e4m3", defines };
-        found.extend((0..3).map(|kind| instance.with_output(kind)));
-    }
-    for head_dim in [128, 256] {
-        found.push(Instance { file: "transpose", defines: vec![("WS_D", head_dim), ("WS_LENS", 2)] });
+    // The same over V^T, which is made before for all row tiles.
+    for kind in [1, 2] {
+        for (head_dim, groups, causal) in [(128, 2, 0), (128, 3, 0), (128, 3, 1), (256, 2, 0), (256, 2, 1)] {
+            let defines = vec![
+                ("WS_D", head_dim),
+                ("WS_WGS", groups),
+                ("WS_CAUSAL", causal),
+                ("WS_PACKED", 1),
+                ("WS_BLOCKS", 0),
+                ("WS_FEW", 1),
+                ("WS_LENS", kind),
+            ];
+            let instance = Instance { file: "forward_e4m3", defines };
+            found.extend((0..3).map(|output| instance.with_output(output)));
+        }
+        for head_dim in [128, 256] {
+            found.push(Instance { file: "transpose", defines: vec![("WS_D", head_dim), ("WS_LENS", kind)] });
+        }
     }
     for (head_dim, groups) in [(64, 4), (128, 4), (256, 2)] {
         for causal in [0, 1] {

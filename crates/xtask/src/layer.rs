@@ -163,6 +163,7 @@ fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBu
         "gate_any_forward_e4m3_few_lengths_plain.cu",
         "gate_any_forward_e4m3_few_varlen_plain.cu",
         "gate_any_forward_e4m3_few_varlen_made_plain.cu",
+        "gate_any_forward_e4m3_few_lengths_made_plain.cu",
         "gate_any_forward_f16_few_plain.cu",
         "gate_any_forward_f16_few_lengths_plain.cu",
         "gate_any_forward_f16_few_varlen_plain.cu",

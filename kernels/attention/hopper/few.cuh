@@ -1,7 +1,7 @@
 // kFew: few rows of queries over many keys, for forward_f16.cu, forward_e4m3.cu and forward.cu. Row r of a key head is query r / group of query head r % group of its group: so a row tile has as many rows as there
-// are, K and V are read once for all of them, and behind the mask they see nearly the same; p.tiles_per_worker CTAs share out a row tile's keys, and the last of them to come adds what they have. Sequences of lengths that only the device knows come this way too, however long: in caches or pages (WS_LENS 1), or one behind another (2).
+// are, K and V are read once for all of them, and behind the mask they see nearly the same; p.tiles_per_worker CTAs (few_ways) share out a row tile's keys, and the last of them to come adds what they have. Sequences of lengths that only the device knows come this way too, however long: in caches or pages (WS_LENS 1), or one behind another (2).
 //
-// Of sequences one behind another forward_e4m3.cu may take V^T, which transpose.cu makes before for all row tiles (WS_PACKED): then nobody shares keys, and three consumers and steps of two tiles of D 256 fit.
+// Where only the device knows lengths forward_e4m3.cu may take V^T, which transpose.cu makes before for all row tiles (WS_PACKED): then nobody shares keys, and three consumers and steps of two tiles of D 256 fit.
 //
 // Comes within forward_work.cuh. Wants p.row_tiles row tiles of a key head, scratch for each CTA of each row tile in p.partial (D / 4 + 4 floats for each thread of its consumers) and in p.arrived
 // (WS_LENS: the counter that row tiles are drawn from; then one for each of their warps; zero between launches). Work::head is the key head's first query head.
@@ -65,8 +65,12 @@ WS_DEV void few_clear(const Work& w, i32 t, u32 v, u32 warp, u32 lane) {
     named_barrier_sync(7, 64);
 }
 
-// Where V^T has the keys of a sequence's tile: made before (transpose.cu), each sequence's tiles begin behind those of the ones before it, whatever tokens of their last one these leave. A tile behind all keys is none of them: zeros, from behind all.
-WS_DEV i32 few_made_key(const Params& p, const Work& w, i32 tile) { return (tile * KEYS < w.keys ? w.first_k / KEYS + w.b + tile : ragged(p).total_k / KEYS + p.B) * KEYS; }
+// Where V^T, made before (transpose.cu), has the keys of a sequence's tile: of those one behind another each one's tiles begin behind those of the ones before it, whatever tokens of their last one these leave. A tile behind all keys is none of them: zeros, from behind all.
+WS_DEV i32 few_made_key(const Params& p, const Work& w, i32 tile) {
+    const bool seen = tile * KEYS < w.keys;
+    if (kVarlen) return (seen ? w.first_k / KEYS + w.b + tile : ragged(p).total_k / KEYS + p.B) * KEYS;
+    return (seen ? tile : (p.Sk + KEYS - 1) / KEYS) * KEYS;
+}
 #else
 using FewParams = Params;
 WS_DEV i32 few_made_key(const Params&, const Work&, i32) { return 0; }
@@ -97,9 +101,44 @@ WS_DEV void few_clear_gaps(const Params& p, i32 warp, i32 warps, i32 lane) {
 }
 #endif
 
+// How many CTAs share a row tile's keys. In caches the device alone knows what for: it decides, up to p.tiles_per_worker, as the host does where it knows the longest and the sum (uneven_ns of _heuristic.py).
+// Measured, H200, 2026-11-28, of caches of which an eighth at most is used: 0.84 to 0.86 of the time by a number that the host took from their size. Deciding takes 0.40 us, each producer's warp for itself, what lengths do not change before they are waited for; by one warp and a barrier 0.51, all of it after the wait 0.68.
+#if WS_LENS == 1 && !WS_PACKED
+constexpr bool kDecides = true;
+
+// By a warp, whose lanes estimate one number each: row tiles are drawn, so a call takes what all work is over all SMs, and somewhat less than half of the longest share, but no less than that share. Cycles of a tile of keys are in p.tiles_per_unit, of a row tile in p.total_tiles
+// (lower halves, and upper ones where a CTA has several row tiles whose keys nobody shares), of each time that parts are added in p.section. All that lengths do not change is known before they are waited for.
+WS_DEV i32 few_decide(const Params& p, u32 lane) {
+    if (p.tiles_per_worker == 1) return 1;
+    constexpr i32 kOfStep = KEYS * kWhole;
+    const i32 ways = static_cast<i32>(lane) + 1, units = p.row_tiles * p.Hkv;
+    const bool several = static_cast<i64>(units) * p.B * ways > gridDim.x, upper = several && ways == 1;
+    const float of_step = static_cast<float>(kWhole * (upper ? p.tiles_per_unit >> 16 : p.tiles_per_unit & 0xFFFF));
+    const float of_rows = static_cast<float>((upper ? p.total_tiles >> 16 : p.total_tiles & 0xFFFF) + ((ways > 1) + (ways > 4) + (ways > 16)) * p.section);
+    const float of_sm = static_cast<float>(units) * rcp(static_cast<float>(gridDim.x)), of_all = of_sm * of_step, of_shares = of_sm * static_cast<float>(p.B * ways) * of_rows, part = rcp(static_cast<float>(ways));
+    const i32* used = ragged(p).used;
+    i32 longest = 0, all = 0;
+    wait_for_earlier_kernels();   // whose lengths no load that takes memory for constant (ld.global.nc) need see: CTAs that did not agree would leave counters as nobody expects them
+    for (i32 b = lane; b < p.B; b += 32) {
+        const i32 keys = min(max(used[b], 0), p.Sk), steps = (keys + kOfStep - 1) / kOfStep;
+        longest = max(longest, steps);
+        all += WS_CAUSAL ? (max(1, keys - p.Sq / 2) + kOfStep - 1) / kOfStep : max(1, steps);
+    }
+    longest = __reduce_max_sync(0xFFFFFFFFu, longest), all = __reduce_add_sync(0xFFFFFFFFu, all);
+    const float share = fmaf(floorf(fmaf(static_cast<float>(longest + static_cast<i32>(lane)), part, 0.001f)), of_step, of_rows);
+    const float cycles = several ? fmaxf(share, fmaf(static_cast<float>(all), of_all, of_shares) + 0.45f * share) : share;
+    return static_cast<i32>(__reduce_min_sync(0xFFFFFFFFu, ways > p.tiles_per_worker ? 0xFFFFFFFFu : __float_as_uint(cycles) & ~31u | lane) % 32) + 1;   // CTAs must agree, and do
+}
+#else
+constexpr bool kDecides = false;
+WS_DEV i32 few_decide(const Params&, u32) { return 1; }
+#endif
+
+WS_DEV i32 few_ways(const Params& p, const Work& w) { return kDecides ? w.ways : p.tiles_per_worker; }
+
 // Of a row tile's sequence.
 WS_DEV i32 few_keys(const Params& p, const Work& w) { return kLens ? w.keys : p.Sk; }
-WS_DEV i32 few_queries(const Params& p, const Work& w) { return kVarlen ? w.queries : p.Sq; }
+WS_DEV i32 few_queries(const Params& p, const Work& w) { return kVarlen || kLens && kPacked ? w.queries : p.Sq; }
 
 // All or none: what passes over more tiles than a ring has slots, with a product of values under way, waits for ever.
 WS_DEV i32 few_tiles_seen(const Params& p, const Work& w, i32 group_row) { return group_row < p.group * few_queries(p, w) ? w.tiles : 0; }
@@ -144,15 +183,16 @@ WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
 }
 #else
 WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
-    const i32 unit = t / p.tiles_per_worker;
+    const i32 ways = few_ways(p, w), unit = t / ways;
     if (unit >= p.row_tiles * p.Hkv * p.B) return false;
-    w.split = t - unit * p.tiles_per_worker;
+    w.split = t - unit * ways;
     const i32 kv_head = unit / p.row_tiles;
     w.b = kv_head / p.Hkv;
     w.head = (kv_head - w.b * p.Hkv) * p.group;
     w.first_row = (p.row_tiles - 1 - (unit - kv_head * p.row_tiles)) * ROWS;   // the last rows, which may see most, first
 #if WS_LENS
-    w.keys = min(max(__ldg(ragged(p).used + w.b), 0), p.Sk);
+    w.keys = min(max(ragged(p).used[w.b], 0), p.Sk);
+    w.queries = p.Sq;
 #else
     w.keys = p.Sk;
 #endif
@@ -165,7 +205,7 @@ WS_DEV bool few_work_at(const Params& p, i32 t, Work& w) {
     w.over = few_over(p);
     const i32 n = few_queries(p, w), first_query = few_query(w, w.first_row), last_query = min(n - 1, few_query(w, w.first_row + ROWS - 1));
     const i32 last = WS_CAUSAL ? min(w.keys, w.keys - n + last_query + 1) : w.keys;
-    const i32 steps = last > 0 ? (last + KEYS * kWhole - 1) / (KEYS * kWhole) : 0, share = (steps + p.tiles_per_worker - 1) / p.tiles_per_worker;
+    const i32 steps = last > 0 ? (last + KEYS * kWhole - 1) / (KEYS * kWhole) : 0, ways = few_ways(p, w), share = (steps + ways - 1) / ways;
     w.base = min(steps, w.split * share) * kWhole;
     w.tiles = min(steps, (w.split + 1) * share) * kWhole - w.base;
     w.first_tile = max(0, min(w.tiles - 1, min(w.keys, w.keys - n + first_query + 1) / KEYS - 1 - w.base));
@@ -173,7 +213,7 @@ WS_DEV bool few_work_at(const Params& p, i32 t, Work& w) {
 }
 
 // How many there are, once few_place_of has found no more.
-WS_DEV i32 few_all(const Params& p, const Work& w) { return (kVarlen ? w.before : p.row_tiles * p.Hkv * p.B) * p.tiles_per_worker; }
+WS_DEV i32 few_all(const Params& p, const Work& w) { return (kVarlen ? w.before : p.row_tiles * p.Hkv * p.B) * few_ways(p, w); }
 
 // Which query of which head of a group a packed row is; less than 0 where it is none. n: a head's queries.
 struct FewRow {
@@ -282,14 +322,14 @@ template <i32 N>
 WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thread, float (&o)[N], float& top0, float& top1) {
     if (kPacked) return true;   // over V^T that is made before nobody shares keys
     using Part = FewPart<N>;
-    const i32 splits = p.tiles_per_worker, unit = kVarlen ? w.unit : head / p.group * p.row_tiles + w.first_row / ROWS;
+    const i32 split = kDecides ? w.split & 0xFFFF : w.split, splits = kDecides ? w.split >> 16 : p.tiles_per_worker, unit = kVarlen ? w.unit : head / p.group * p.row_tiles + w.first_row / ROWS;
     uint4* parts = reinterpret_cast<uint4*>(p.partial) + static_cast<i64>(unit) * splits * (Part::kQuads * Part::kThreads) + group * 128 + thread;
     i32 level = 0;
 #pragma unroll 1
     for (i32 stride = 1; stride < splits; stride *= kFan, ++level) {
-        const i32 first = w.split / (stride * kFan) * (stride * kFan), count = min(kFan, (splits - first + stride - 1) / stride);
+        const i32 first = split / (stride * kFan) * (stride * kFan), count = min(kFan, (splits - first + stride - 1) / stride);
         if (count == 1) continue;
-        uint4* mine = parts + static_cast<i64>(w.split / stride * stride) * (Part::kQuads * Part::kThreads);
+        uint4* mine = parts + static_cast<i64>(split / stride * stride) * (Part::kQuads * Part::kThreads);
         const float f0 = over(1.0f, o[Part::kSum0]), f1 = over(1.0f, o[Part::kSum1]);
 #pragma unroll
         for (i32 i = 0; i < Part::kOut; i += 8)

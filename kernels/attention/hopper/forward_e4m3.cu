@@ -33,8 +33,8 @@
 // References are a step's own: each row's largest score of the step's one or two tiles weighs 2^8, exactly (as FA3 FP8's does: so exact weights are rounded as there), and what a step's products are worth beside the outputs, 2^(reference - r), goes into their folding, an FMA where an addition would be.
 // A fifth of the weights' squared error is the largest weights' (4,096 normal keys): that pays for linear weights, of which there are as many as keep relF at 1.015 of FA3 FP8's. Of half of the weights 1.0261, 1.0205, 1.0141, 1.0109, 1.003 over 512, 1,024, 2,048, 4,096,
 // 16,384 keys (means of 12 draws, each 0.002 off; an eighth more or less is 0.006): so none are where keys are few (WS_SHORT; D 256: a quarter), and behind the mask fewer in the first steps (kOfOne, kHiding). Where scores spread, references of each step's own keep small weights from 0 besides: errors are those of exact weights with a running maximum.
-// Where scores hardly differ nothing pays (uniform or sparse inputs, queries half as wide: 1.03 to 1.08), and weights are exact but in the first step: each row tile's first step says so (even_rows), and the others run by a loop of their own. Two consumers, scales by block and few rows have exact weights always
-// (WS_ALL_EXACT), as the second loop costs them as much as linear weights gain, 0 to 3%.
+// Where scores hardly differ nothing pays (uniform or sparse inputs, queries half as wide: 1.03 to 1.08), and weights are exact but in the first step: each row tile's first step says so (even_rows), and the others run by a loop of their own. Two consumers, scales by block and few rows (but by three over V^T behind the mask)
+// have exact weights always (WS_ALL_EXACT), as the second loop costs them as much as linear weights gain, 0 to 3%.
 // Limits: scores are 2^-11 of themselves off: keys whose logits lie within 1/1,000 of the largest's magnitude of it count as equal to it or not by chance.
 // Losers, 4x16x4096x128 on an H200, 2026-11-22, us, full and causal (forward.cu 600 to 614, 368 to 397): two consumers, the next tile's scores asked for under this one's softmax
 //   565 to 572, 333 to 364; two whose values and next scores are asked for together 572 to 592, 340 to 366, in turns or not; the same, and this tile's values under the next one's
@@ -169,7 +169,7 @@ static_assert(D == 128 ? WGS == 2 || WGS == 3 && (!kFew || kPacked) : D == 256 &
 static_assert(!kRelative || kPacked && kBlocks, "scales by block of packed values");
 static_assert(D == 128 || kFew || kPacked && (!kBlocks || kRelative), "256 is faster here only over V^T and by two tiles: else shared memory bounds it");
 static_assert(kPacked || !kWideQ, "queries of 16 bits come with V^T");
-static_assert(!kPacked || !kFew || WS_LENS == 2 && !kBlocks, "few rows take V as it comes, but for sequences one behind another, by scales of whole heads");
+static_assert(!kPacked || !kFew || kLens && !kBlocks, "few rows take V as it comes, but where only the device knows lengths, by scales of whole heads");
 static_assert(!kLens || kFew, "lengths of their own: few rows");
 constexpr u32 kPitch = 128;
 constexpr u32 kTileBytes = KEYS * D, kQBytes = ROWS * D, kOnesBytes = 1024;

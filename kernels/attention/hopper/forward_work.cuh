@@ -23,6 +23,7 @@ struct Work {
     i32 head, first_row, tiles, first_tile;
     i32 base, split, keys;   // kFew: tiles of keys before its own, which share that is, and keys of the sequence
     i32 queries, first_q, first_k, unit;   // kVarlen: of the sequence; which row tile of all it is
+    i32 ways;   // kDecides: CTAs that share a row tile's keys
     u32 over;   // kFew: few_over
 
     // The i-th tile of keys: from last to first, but one that every row sees whole comes before all: it gives the rows their references, and
@@ -157,11 +158,12 @@ struct MadeTiles {
 };
 
 // kFew: by a warp, of which one thread asks for K.
-WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars) {
+WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars, i32 ways) {
     Ring<kQStages> q;
     Ring<kStages> k;
     Ring<2> drawn;
     Work w;
+    w.ways = ways;
 #if WS_BLOCKS
     u32 n = 0;
     float k_base = 1.0f, v_base = 1.0f;
@@ -231,10 +233,11 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
 
 // V does not wait for K's slots: it has a transposition before it. Packed, it needs none, and goes straight to where that would have put it. The scale of
 // the n-th tile takes the place of one eight before it, which has been read: the transposition, or this, waited for its slot of V^T.
-WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars) {
+WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars, i32 ways) {
     Ring<kPacked ? kVtStages : kVStages> v;
     Ring<2> drawn;
     Work w;
+    w.ways = ways;
 #if WS_BLOCKS
     u32 n = 0;
 #endif
@@ -258,7 +261,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
             mbarrier_wait(kPacked ? bars.vt_empty(v.slot) : bars.v_empty(v.slot), v.phase ^ 1);
             if (kRelative) mbarrier_expect_tx(full, kTileBytes);   // its scales come with K
             else announce(full);
-            if (kPacked) tma_load_4d(base + kVt + v.slot * kVtBytes, vm, full, kFew ? few_made_key(p, w, w.keys_at(i)) : w.keys_at(i) * KEYS, 0, kv_head, kFew ? 0 : w.b);
+            if (kPacked) tma_load_4d(base + kVt + v.slot * kVtBytes, vm, full, kFew ? few_made_key(p, w, w.keys_at(i)) : w.keys_at(i) * KEYS, 0, kv_head, kVarlen ? 0 : w.b);
             else if (kAcross) tma_load_4d(base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, 0, kv_head, w.b);
             else if (kLens) few_load(p, w, base + kV + v.slot * kTileBytes, vm, full, w.keys_at(i) * KEYS, kv_head);
             else load_rows(base + kV + v.slot * kTileBytes, vm, full, KEYS, w.keys_at(i) * KEYS, kv_head, w.b);
@@ -277,12 +280,13 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
 // V as it comes to V as consumers take it, in another slot: rewrite(from, to, warp, lane, tiles so far) does a warp's share. Before a row tile's first, and once at the end,
 // comes begin_rows(base, bars, slot of Q, work or null, warp, lane).
 template <typename Rewrite, typename Begin>
-WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane, Rewrite rewrite, Begin begin_rows) {
+WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane, i32 ways, Rewrite rewrite, Begin begin_rows) {
     Ring<kVStages> v;
     Ring<kVtStages> vt;
     Ring<kQStages> q;
     Ring<2> drawn;
     Work w;
+    w.ways = ways;
     u32 n = 0;
     if (kLens && !kMade) wait_for_earlier_kernels();
     for (i32 i = 0; next_work<true>(p, bars, i, w, drawn); ++i) {
@@ -431,9 +435,10 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
     let_next_kernel_start();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
-        if (!kPacked ? thread / 32 < kTransposers : kTold && thread < 32) rewrite_values(p, base, bars, thread / 32, thread % 32, rewrite, begin_rows);
-        else if (thread == 64) produce_v(p, v_map, base, bars);
-        else if (kFew ? thread >= 96 : thread == 96) produce_qk(p, q_map, k_map, base, bars);
+        const i32 ways = few_decide(p, thread % 32);
+        if (!kPacked ? thread / 32 < kTransposers : kTold && thread < 32) rewrite_values(p, base, bars, thread / 32, thread % 32, ways, rewrite, begin_rows);
+        else if (thread == 64) produce_v(p, v_map, base, bars, ways);
+        else if (kFew ? thread >= 96 : thread == 96) produce_qk(p, q_map, k_map, base, bars, ways);
     } else {
         registers_raise<kConsumerRegisters>();
         if (!kMade) wait_for_earlier_kernels();   // PERF: whoever is told need not; but without it ptxas 13.0 serialises the products of an instance (C7511)

@@ -130,5 +130,5 @@
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_few_varlen_made(const __grid_constant__ FewParams p) {
     const TensorMap k_map = plain_map(p.k, 0, p.k_h, p.k_s, p.x.total_k, KEYS, kPlainChunks, 0);
-    attention_forward_e4m3(p, plain_queries(p, p.x.total_q, 0), k_map, made_map(p.v, p.x.total_k, p.B, kColumns | kCounted));
+    attention_forward_e4m3(p, plain_queries(p, p.x.total_q, 0), k_map, made_map(p.v, p.x.total_k, p.B, p.Hkv, kColumns | kCounted));
 }

@@ -8,11 +8,11 @@
 //! spill_bytes = 0
 //! [workspace.k_amax]
 //! dtype = "u32"
-//! shape = ["B * H"]
+//! shape = ["2 * B * H"]
 //! init = "zero"
 //! [workspace.v_amax]
 //! dtype = "u32"
-//! shape = ["B * H"]
+//! shape = ["2 * B * H"]
 //! init = "zero"
 //! [structs.means]
 //! bytes = 48

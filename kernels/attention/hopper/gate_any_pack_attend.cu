@@ -28,11 +28,11 @@
 //! shape = ["B", "Hkv", "D"]
 //! [workspace.k_amax]
 //! dtype = "u32"
-//! shape = ["B * Hkv"]
+//! shape = ["2 * B * Hkv"]
 //! init = "zero"
 //! [workspace.v_amax]
 //! dtype = "u32"
-//! shape = ["B * Hkv"]
+//! shape = ["2 * B * Hkv"]
 //! init = "zero"
 //! [structs.p]
 //! bytes = 256

@@ -8,13 +8,9 @@
 //! spill_bytes = 0
 //! [workspace.k_amax]
 //! dtype = "u32"
-//! shape = ["B * H"]
+//! shape = ["2 * B * H"]
 //! init = "zero"
 //! [workspace.v_amax]
-//! dtype = "u32"
-//! shape = ["B * H"]
-//! init = "zero"
-//! [workspace.arrived]
 //! dtype = "u32"
 //! shape = ["2 * B * H"]
 //! init = "zero"
@@ -85,7 +81,7 @@
 //! entry = "attention_quantise_head_16"
 //! grid = ["ceil_div(S, 128)", "B * H", 2]
 //! block = [256]
-//! args = ["pack", "arrived", "ticket"]
+//! args = ["pack", "ticket"]
 
 // The one launch of quantise.cu for heads' scales, here for sm_89, which the PTX machine executes: a head's CTAs wait for each other. Keys and
 // values together, each channel's mean over the tokens taken out. The structs are Quantises of quantise.cu and Means of pack_means.cuh. The

@@ -4,7 +4,7 @@
 //
 // Up to three tensors of a call (q, k and v) go together, one for each blockIdx.z. x (B, H, S, D), any strides with a contiguous last
 // dimension and rows on 16 bytes; codes of the same kind; shift (B, H, D) in f32, or null. Scales: one for the tensor, one for each head, or one
-// for each 128 tokens of a head. Those of a block need one launch; the others first attention_amax, into words that were set to zero. Scales of
+// for each 128 tokens of a head. Those of a block need one launch; the others first attention_amax, into words that are zero between launches. Scales of
 // heads of f16 or bf16 need one launch of attention_quantise_head instead: a head's CTAs keep their tokens in registers until all of its maxima
 // are there, so x is read once. CTAs take their places in order, so it ends if a head's CTAs fit the device together.
 // Assumes: D a multiple of 8, at most 256. Grid: (blocks of 128 tokens, B * H, tensors), 256 threads.
@@ -20,7 +20,7 @@ struct Quantise {
     const float* shift;
     u8* codes;
     float* scale;     // contiguous: (), (B, H) or (B, H, blocks)
-    u32* amax;        // tensor and head: bits of the maxima, same shape as scale
+    u32* amax;        // tensor and head: bits of the maxima, same shape as scale, then as many counts: zero between launches
     i64 x_b, x_h, x_s, c_b, c_h, c_s;
     i32 H, heads, S, D;   // heads: B * H
     i32 kind;         // of x: 0 bf16, 1 f16, 2 f32
@@ -80,6 +80,14 @@ WS_DEV void store8(const Quantise& t, i64 at, float (&y)[8], float scale, float 
 #pragma unroll
     for (i32 e = 0; e < 8; ++e) y[e] = divided(y[e], scale, inverse);
     *reinterpret_cast<uint2*>(t.codes + at) = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
+}
+
+// Of a tensor or head: the CTAs that have what they want of its maximum. The last of `ctas` leaves both words as it found them.
+WS_DEV u32* count_of(const Quantise& t, u32 at) { return t.amax + (t.per == 1 ? t.heads : 1) + at; }
+WS_DEV void leave_zeros(const Quantise& t, u32 at, u32 ctas) {
+    u32* const count = count_of(t, at);
+    __threadfence();   // the maximum was read before
+    if (atomicAdd(count, 1u) == ctas - 1) t.amax[at] = 0, *count = 0;
 }
 
 WS_DEV float scale_of(float top) { return top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f; }
@@ -143,13 +151,21 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_amax(const __gr
 
 extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise(const __grid_constant__ Quantises all) {
     __shared__ float shared[kThreads / 32];
+    __shared__ float of_all;
     begin();
     const Quantise& t = all.of[blockIdx.z];
     const Place w = place_of(t, blockIdx.x, blockIdx.y);
     if (w.tokens <= 0 || static_cast<i32>(blockIdx.y) >= t.heads) return;
     const i32 blocks = (t.S + kBlockTokens - 1) / kBlockTokens;
     const i64 at = t.per == 2 ? static_cast<i64>(blockIdx.y) * blocks + blockIdx.x : t.per == 1 ? blockIdx.y : 0;
-    const float top = t.per == 2 ? block_amax(t, w, shared) : __uint_as_float(t.amax[at]);
+    if (t.per != 2) {
+        if (threadIdx.x == 0) {
+            of_all = __uint_as_float(t.amax[at]);
+            leave_zeros(t, static_cast<u32>(at), blocks * (t.per == 1 ? 1 : t.heads));
+        }
+        __syncthreads();
+    }
+    const float top = t.per == 2 ? block_amax(t, w, shared) : of_all;
     const float scale = scale_of(top);
     const float inverse = __fdiv_rn(1.0f, scale);
     const bool first = t.per == 2 || (blockIdx.x == 0 && (t.per == 1 || blockIdx.y == 0));
@@ -167,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise(const 
 // One block of a head whose scale is that of all its blocks. kPieces: of eight elements, a thread's at most. kShifted is known to the compiler:
 // with a pointer that may be null in every piece ptxas 13.0.88 made code for 16 pieces that read address 0.
 template <i32 kPieces, bool kShifted>
-WS_DEV void quantise_block_of_head(const Quantise& t, const Place& w, u32 head, u32 block, u32* count) {
+WS_DEV void quantise_block_of_head(const Quantise& t, const Place& w, u32 head, u32 block) {
     __shared__ float shared[kThreads / 32];
     __shared__ float of_head;
     const i64 from = w.b * t.x_b + w.h * t.x_h + w.first * t.x_s, to = w.b * t.c_b + w.h * t.c_h + w.first * t.c_s;
@@ -187,11 +203,13 @@ WS_DEV void quantise_block_of_head(const Quantise& t, const Place& w, u32 head, 
     if (threadIdx.x == 0) {
         atomicMax(t.amax + head, __float_as_uint(top));
         __threadfence();
+        u32* const count = count_of(t, head);
         atomicAdd(count, 1u);
         const u32 blocks = (t.S + kBlockTokens - 1) / kBlockTokens;
         while (*static_cast<volatile u32*>(count) < blocks) __nanosleep(20);
         __threadfence();
         of_head = __uint_as_float(*static_cast<volatile u32*>(t.amax + head));
+        leave_zeros(t, head, 2 * blocks);   // each comes twice
     }
     __syncthreads();
     const float scale = scale_of(of_head), inverse = __fdiv_rn(1.0f, scale);
@@ -206,31 +224,32 @@ WS_DEV void quantise_block_of_head(const Quantise& t, const Place& w, u32 head, 
     }
 }
 
-// One scale for each head, x read once. `arrived`: for each tensor and head (gridDim.y to a tensor) the CTAs whose maximum is in amax;
-// `ticket`: the places taken. All of these words, and amax, were set to zero.
+// One scale for each head, x read once. `ticket`: the places taken, zero between launches.
 template <i32 kPieces>
-WS_DEV void quantise_head(const Quantises& all, u32* arrived, u32* ticket) {
+WS_DEV void quantise_head(const Quantises& all, u32* ticket) {
     __shared__ u32 place;
     begin();
     // Places are given in the order in which CTAs start, whatever their indices: who waits for a head's other CTAs waits for none that has not
     // its turn before any later head.
-    if (threadIdx.x == 0) place = atomicAdd(ticket, 1u);
+    if (threadIdx.x == 0) {
+        place = atomicAdd(ticket, 1u);
+        if (place == gridDim.x * gridDim.y * gridDim.z - 1) *ticket = 0;
+    }
     __syncthreads();
     const u32 block = place % gridDim.x, head = place / gridDim.x % gridDim.y, tensor = place / gridDim.x / gridDim.y;
     const Quantise& t = all.of[tensor];
     const Place w = place_of(t, block, head);
     if (w.tokens <= 0 || static_cast<i32>(head) >= t.heads) return;
-    u32* const count = arrived + tensor * gridDim.y + head;
     if (w.shift) {
-        quantise_block_of_head<kPieces, true>(t, w, head, block, count);
+        quantise_block_of_head<kPieces, true>(t, w, head, block);
     } else {
-        quantise_block_of_head<kPieces, false>(t, w, head, block, count);
+        quantise_block_of_head<kPieces, false>(t, w, head, block);
     }
 }
 
 #define WS_QUANTISE_HEAD(pieces)                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise_head_##pieces(const __grid_constant__ Quantises all, u32* arrived, u32* ticket) { \
-        quantise_head<pieces>(all, arrived, ticket);                                                                                               \
+    extern "C" __global__ void __launch_bounds__(kThreads) attention_quantise_head_##pieces(const __grid_constant__ Quantises all, u32* ticket) { \
+        quantise_head<pieces>(all, ticket);                                                                                                       \
     }
 WS_QUANTISE_HEAD(4)    // head dimensions up to 64
 WS_QUANTISE_HEAD(8)    // 128

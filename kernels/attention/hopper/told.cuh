@@ -8,7 +8,7 @@
 
 // What consumers have to know of a row tile; tiles is less than 0 where there is none any more.
 struct Told {
-    Work w;
+    Work w;               // kDecides: w.split has the number of shares above its 16 bits, for few_add
     i32 head;             // of all sequences; where these lie one behind another, of its own
     float c, v_scale;     // scores' factor, in log2 units, and outputs'; kBlocks: without K's scale, and without what differs between tiles of V
     float c_later;        // kBlocks: that of rows in the next block of 128 queries
@@ -17,11 +17,13 @@ struct Told {
 
 WS_DEV void tell(u32 to, const Told& x) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.head), "r"(x.w.first_row), "r"(x.w.tiles), "r"(x.w.first_tile) : "memory");
-    if (kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "r"(x.w.over), "f"(x.v_scale), "r"(x.w.base), "r"(x.w.split) : "memory");
+    if (kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "r"(x.w.over), "f"(x.v_scale), "r"(x.w.base), "r"(kDecides ? x.w.split | x.w.ways << 16 : x.w.split) : "memory");
 #if WS_LENS == 2
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 32), "r"(x.w.keys), "r"(x.w.queries), "r"(x.w.first_q), "r"(x.w.unit) : "memory");
 #elif WS_LENS
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 32), "r"(x.w.keys) : "memory");
+    // PERF: queries, which are p's, too: read from there ptxas 13.0 serialises the products of three consumers behind the mask over V^T (C7511).
+    if (kPacked) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 32), "r"(x.w.keys), "r"(x.w.queries), "r"(0), "r"(0) : "memory");
+    else asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + 32), "r"(x.w.keys) : "memory");
 #endif
     if (!kFew) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + 16), "f"(x.c), "f"(x.v_scale), "f"(x.c_later), "r"(x.even) : "memory");
 }
@@ -35,7 +37,8 @@ WS_DEV Told told(u32 from) {
 #if WS_LENS == 2
         asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4 + 32];" : "=r"(x.w.keys), "=r"(x.w.queries), "=r"(x.w.first_q), "=r"(x.w.unit) : "r"(from) : "memory");
 #elif WS_LENS
-        asm volatile("ld.shared.b32 %0, [%1 + 32];" : "=r"(x.w.keys) : "r"(from) : "memory");
+        if (kPacked) asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4 + 32];" : "=r"(x.w.keys), "=r"(x.w.queries), "=r"(x.w.first_q), "=r"(x.w.unit) : "r"(from) : "memory");
+        else asm volatile("ld.shared.b32 %0, [%1 + 32];" : "=r"(x.w.keys) : "r"(from) : "memory");
 #endif
     } else if (kRelative) asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later), "=r"(x.even) : "r"(from + 16) : "memory");
     else if (kBlocks) asm volatile("ld.shared.v4.f32 {%0, %1, %2, _}, [%3];" : "=f"(x.c), "=f"(x.v_scale), "=f"(x.c_later) : "r"(from + 16) : "memory");

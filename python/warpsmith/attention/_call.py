@@ -1,6 +1,6 @@
 """sdpa_fp8: arguments are checked once for each layout, then a call is one comparison and one launch.
 
-In a wheel the comparison and the launch are `_native`'s. In a checkout the comparison is torch's own guard of tensors (type, dtype, device, sizes, strides), made for compiled code: it takes a third of the time of
+In a wheel the comparison and the launch are `_native`'s (_known.py). In a checkout the comparison is torch's own guard of tensors (type, dtype, device, sizes, strides), made for compiled code: it takes a third of the time of
 a key of our own. It is private to torch; where it is missing, or says no, the key decides.
 """
 import functools
@@ -10,15 +10,8 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _heuristic, _memory, _plan, _values
+from . import _arguments, _heuristic, _known, _plan, _values
 
-try:   # the wheel's own launcher: the same comparison and launch without Python between
-    from .._native import Launcher
-    launcher = Launcher(torch.Tensor, torch.empty_like, torch.is_grad_enabled, _memory.counters, _memory.room, _memory.empty_strided)
-    _memory.forgetters.append(launcher.forget)
-    _launch = launcher.call
-except (ImportError, AttributeError, RuntimeError):   # a checkout, or a torch without the interface that it wants
-    launcher = _launch = None
 try:
     from torch._C._dynamo.guards import TensorGuards as _Guards
 except ImportError:
@@ -26,7 +19,7 @@ except ImportError:
 
 _local = threading.local()
 current_device = torch._C._cuda_getDevice if hasattr(torch._C, "_cuda_getDevice") else lambda: -1
-_RECENT, _PLANS, _MAX_GRID = 4, 512, 65535
+_RECENT, _PLANS, MAX_GRID = 4, 512, 65535
 
 
 def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=None, out_dtype=torch.bfloat16, out_scale=None, return_lse=False, mode="default",
@@ -51,8 +44,8 @@ def sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, *, causal=False, softmax_scale=
     if is_compiling():
         out, lse = torch.ops.warpsmith.sdpa_fp8(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
-    if _launch is not None and _choice is None and not _values.looked_at:
-        result = _launch(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)   # None, too, where a gradient is wanted
+    if _known.launcher is not None and _choice is None and not _values.looked_at:
+        result = _known.launcher.call(_known.DENSE, (q, k, v, q_scale, k_scale, v_scale), (causal, softmax_scale, out_dtype, out_scale, return_lse, mode))   # None, too, where a gradient is wanted
         if result is not None:
             return result
     if _values.looked_at or _arguments.wants_gradient(q, k, v, q_scale, k_scale, v_scale):
@@ -89,7 +82,7 @@ def packed_fits(q_shape, Hkv, Sk, causal, device):
 @functools.lru_cache(_PLANS)
 def _packed_fits(q_shape, Hkv, Sk, causal, device):
     B, Hq, Sq, D = q_shape
-    if device.type != "cuda" or D not in _arguments.HEAD_DIMS or not 0 < B <= _MAX_GRID or not (Hq and Sq and Sk and Hkv) or Hq % Hkv:
+    if device.type != "cuda" or D not in _arguments.HEAD_DIMS or not 0 < B <= MAX_GRID or not (Hq and Sq and Sk and Hkv) or Hq % Hkv:
         return False
     try:
         processors = _plan.sms(device)
@@ -103,8 +96,8 @@ def run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, choice
     q, k, v, *scales = tensors
     if 0 in q.shape or 0 in k.shape:
         return empty(q.shape, q.shape[:3], q.device, out_dtype, return_lse)
-    if q.shape[0] > _MAX_GRID:
-        parts = [run([x[i:i + _MAX_GRID] if x.dim() else x for x in tensors], causal, softmax_scale, out_dtype, out_scale, return_lse, choice, fast=fast) for i in range(0, q.shape[0], _MAX_GRID)]
+    if q.shape[0] > MAX_GRID:
+        parts = [run([x[i:i + MAX_GRID] if x.dim() else x for x in tensors], causal, softmax_scale, out_dtype, out_scale, return_lse, choice, fast=fast) for i in range(0, q.shape[0], MAX_GRID)]
         return tuple(map(_cat, zip(*parts))) if return_lse else _cat(parts)
     tensors = (*map(_plan.loadable, (q, k, v)), *scales)
     with torch.cuda.device(q.device):
@@ -129,12 +122,18 @@ def plan_for(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, c
             plans.clear()
             recent.clear()
         plans[key] = plan
+    _local.last = plan
     return plan
+
+
+def last_plan():
+    """This thread's latest."""
+    return _local.last
 
 
 def _remember(recent, asked, tensors, plan):
     """Puts a guard of these tensors first among those of the same options."""
-    if launcher is not None and asked[-1] is None and plan.teach(launcher, tensors, asked[:-1]):
+    if asked[-1] is None and plan.tell(_known.DENSE, tensors, asked[:-1], dict(zip(_plan.ADDRESSES, map(_known.tensor, range(6))))):
         return
     if any(isinstance(x, torch.Tensor) for x in asked):
         return

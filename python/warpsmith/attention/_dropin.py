@@ -9,7 +9,7 @@ import warnings
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _call, _pack, _packed
+from . import _arguments, _call, _fused, _known, _pack, _packed, _plan, _values
 
 _warned = set()
 
@@ -21,6 +21,11 @@ def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, en
     The signature and meaning are torch's: is_causal is aligned top-left, enable_gqa lets query heads share key heads. The result has q's
     dtype. For a mask, dropout or a tensor that requires a gradient, and where the kernels do not fit, it calls torch's own, with one warning.
     """
+    options = attn_mask, dropout_p, is_causal, scale, enable_gqa
+    if _known.launcher is not None and not (is_compiling() or _values.looked_at):
+        result = _known.launcher.call(_known.UNMASKED, (q, k, v), options)
+        if result is not None:
+            return result
     why = _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa)
     if why:
         if why not in _warned and not is_compiling():
@@ -32,23 +37,64 @@ def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, en
         return sdpa(q[None], k[None], v[None], None, 0.0, is_causal, scale, enable_gqa)[0]
     if is_compiling():
         return torch.ops.warpsmith.sdpa_unmasked(q, k, v, bool(is_causal), scale)
-    return unmasked(q, k, v, bool(is_causal), scale)
+    out, told = _run(q, k, v, bool(is_causal), scale, _known.knows(_known.UNMASKED, (q, k, v), options) is False)
+    if told:
+        launches, scratch_bytes, units = told
+        _known.tell(_known.UNMASKED, (q, k, v), options, launches, [(out.dtype, out.shape)], range(3), q.device, scratch_bytes, units)
+    return out
 
 
 def unmasked(q, k, v, is_causal=False, scale=None):
     """Attention of f16 or bf16 (B, H, S, D) that the kernels fit, quantised on the way."""
+    return _run(q, k, v, is_causal, scale, False)[0]
+
+
+def _run(q, k, v, is_causal, scale, tells):
+    """The same; and, if it is wanted to tell, its launches by where addresses come from, with the bytes of scratch and counters that they want, or None where there is more to it."""
+    given = q, k, v
+    q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in given)
+    tells = tells and all(x is y for x, y in zip((q, k, v), given))
     Sq, Sk = q.shape[2], k.shape[2]
     if is_causal and Sq < Sk:
         k, v = k[:, :, :Sq], v[:, :, :Sq]   # aligned top-left, no query sees the keys behind
-    if not (is_causal and Sq > Sk) and _call.packed_fits(q.shape, k.shape[1], k.shape[2], is_causal, q.device):
+    softmax_scale, _ = _arguments.options(scale, q.shape[3], q.dtype, None, "default")
+    places = list(map(_known.tensor, range(3)))
+    if not (is_causal and Sq > Sk) and _fused.real(q) and _call.packed_fits(q.shape, k.shape[1], k.shape[2], is_causal, q.device):
         kv = _pack.pack_for_one(k, v)
         if kv is not None:
-            return _packed.sdpa_fp8_packed(q, kv, causal=is_causal, softmax_scale=scale, out_dtype=q.dtype)
+            plan, out = _packed.run((q, kv.k, kv.v_t, None, kv.k_scale, kv.v_scale, kv.v_mean), is_causal, softmax_scale, q.dtype, None)
+            packing = _fused.known_plan(_pack.parts_for_one(k, v)) if tells else None
+            if plan is None or packing is None:
+                return out, None
+            made, end = [], 0
+            for kinds in packing.kinds:
+                sources, end = _known.laid_out(kinds, end)
+                made.append(_fused.Packed(*sources))
+            of_k, of_v = made
+            return out, _told([packing.described(places[1:], made)], plan, end, dict(q=places[0], k=of_k.codes, v=of_v.transposed, k_scale=of_k.scale, v_scale=of_v.scale, v_mean=of_v.mean))
     (q8, qs), (k8, ks), (v8, vs) = _pack.quantise([(q, None), (k, None), (v, None)], "head")
-    call = lambda x, causal: _call.sdpa_fp8(x, k8, v8, qs, ks, vs, causal=causal, softmax_scale=scale, out_dtype=q.dtype)
+    if _fused.real(q):
+        call = lambda x, causal: _call.run([x, k8, v8, qs, ks, vs], causal, softmax_scale, q.dtype, None, False)
+    else:
+        call = lambda x, causal: _call.sdpa_fp8(x, k8, v8, qs, ks, vs, causal=causal, softmax_scale=softmax_scale, out_dtype=q.dtype)
     if is_causal and Sq > Sk:
-        return torch.cat([call(q8[:, :, :Sk], True), call(q8[:, :, Sk:], False)], 2)   # later queries see all keys
-    return call(q8, is_causal)
+        return torch.cat([call(q8[:, :, :Sk], True), call(q8[:, :, Sk:], False)], 2), None   # later queries see all keys
+    out = call(q8, is_causal)
+    quantising = _pack.known_plan([q, k, v], "head") if tells else None
+    if quantising is None or q.shape[0] > _call.MAX_GRID or not all(map(_plan.is_loadable, (q8, k8, v8))):
+        return out, None
+    made, end = [], 0
+    for kinds in quantising.kinds:
+        sources, end = _known.laid_out(kinds, end)
+        made.append(sources)
+    codes, scales = zip(*made)
+    return out, _told(quantising.described(places, made), _call.last_plan(), end, dict(zip(_plan.ADDRESSES, (*codes, *scales))), quantising.words)
+
+
+def _told(before, plan, end, at, units=0):
+    """Launches, those of a plan behind others, whose results lie in scratch up to a byte, and what they want. None where `_native` cannot make them."""
+    attending = plan.described(dict(at, out=_known.result(0)), end)
+    return attending and ([*before, *attending], end + 4 * plan.choice.partial_floats, max(units, plan.choice.units))
 
 
 def _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from . import _arguments, _driver, _heuristic, _kernels, _memory
+from . import _arguments, _driver, _heuristic, _kernels, _known, _memory
 from ._arguments import E4M3
 from ._params import Pack, Packs
 
@@ -75,15 +75,18 @@ def pack(parts):
     return made
 
 
+def _key(parts, kind):
+    return tuple((p.x.shape, p.x.stride(), *p[1:]) for p in parts), kind, parts[0].x.device
+
+
 def _launch(parts, kind):
     parts = [p if p.x.data_ptr() % 16 == 0 else p._replace(x=p.x.detach().clone()) for p in parts]
-    device = parts[0].x.device
-    key = (tuple((p.x.shape, p.x.stride(), *p[1:]) for p in parts), kind, device)
+    key = _key(parts, kind)
     try:
         plans = _local.plans
     except AttributeError:
         plans = _local.plans = {}
-    with torch.cuda.device(device):
+    with torch.cuda.device(parts[0].x.device):
         plan = plans.get(key)
         if plan is None:
             if len(plans) >= _PLANS:
@@ -92,41 +95,50 @@ def _launch(parts, kind):
         return plan([p.x for p in parts])
 
 
+def known_plan(parts):
+    """That of a launch that this thread has made, if one launch took these as they are."""
+    kinds = {p.x.dtype for p in parts}
+    if len(kinds) > 1 or any(p.x.data_ptr() % 16 for p in parts):
+        return None
+    return getattr(_local, "plans", {}).get(_key(parts, KINDS[kinds.pop()]))
+
+
 class _Plan:
     """All of a launch that stays the same while shapes, strides and what is wanted do. Belongs to one thread: its block of parameters is filled in anew."""
 
     def __init__(self, parts, kind):
         self.device = device = parts[0].x.device
         _driver.bind_context(device.index)
-        self.packs, self.like, blocks, heads = Packs(), [], [], []
+        self.packs, self.kinds, blocks, heads = Packs(), [], [], []
         for t, p in zip(self.packs.of, parts):
             x, (B, H, S, D) = p.x, p.x.shape
             n = _heuristic.ceil_div(S, TOKENS)
-            one = lambda dtype, *shape: _memory.like_one(dtype, device, shape)
-            codes = torch.empty_like(x, dtype=E4M3, requires_grad=False) if p.codes else None   # dense tensors keep their layout
-            self.like.append(Packed(codes if codes is None else _same_strides(codes), one(torch.float32, B, H, n), one(torch.float32, B, H, D) if p.centred else None,
-                                    one(E4M3, B, H, D, TOKENS * n) if p.transposed else None))
+            codes = torch.empty_like(x, dtype=E4M3, requires_grad=False, device="meta").stride() if p.codes else None   # dense tensors keep their layout
+            self.kinds.append(Packed(codes and (E4M3, tuple(x.shape), codes), (torch.float32, (B, H, n), (H * n, n, 1)), (torch.float32, (B, H, D), (H * D, D, 1)) if p.centred else None,
+                                     (E4M3, (B, H, D, TOKENS * n), (H * D * TOKENS * n, D * TOKENS * n, TOKENS * n, 1)) if p.transposed else None))
             t.x_b, t.x_h, t.x_s = x.stride()[:3]
             if codes is not None:
-                t.c_b, t.c_h, t.c_s = codes.stride()[:3]
+                t.c_b, t.c_h, t.c_s = codes[:3]
             t.H, t.heads, t.S, t.even = H, B * H, S, p.even
             blocks.append(n)
             heads.append(B * H)
         choice = _heuristic.Choice("pack", (("WS_D", D), ("WS_KIND", kind)), (), 2 * D, 0)
-        grid = (max(blocks), max(heads), len(parts))
-        self.launch = _driver.Launch(_kernels.kernel(choice, device.index), grid, 2 * D, [self.packs])
+        self.kernel, self.grid, self.block = _kernels.kernel(choice, device.index), (max(blocks), max(heads), len(parts)), 2 * D
+        self.launch = _driver.Launch(self.kernel, self.grid, self.block, [self.packs])
+        self.makers = [Packed(*(kind and _memory.maker(kind[0], device, *kind[1:]) for kind in kinds)) for kinds in self.kinds]
 
     def __call__(self, tensors):
         """Launches on the current stream, for tensors like those that it was made for. -> Packed of each"""
-        made = [Packed(*(None if y is None else y() if callable(y) else torch.empty_like(y) for y in like)) for like in self.like]
+        made = [Packed(*(maker and maker[0](*maker[1]) for maker in makers)) for makers in self.makers]
         for i, (x, result) in enumerate(zip(tensors, made)):
             codes, scale, mean, transposed = (0 if y is None else y.data_ptr() for y in result)
             _addresses(self.packs, i * _SIZE, x.data_ptr(), codes, transposed, scale, mean)
         self.launch(torch._C._cuda_getCurrentRawStream(self.device.index))
         return made
 
-
-def _same_strides(x):
-    """A function that makes tensors like x, which is dense."""
-    shape, stride, device = x.shape, x.stride(), x.device
-    return lambda: torch.empty_strided(shape, stride, dtype=E4M3, device=device)
+    def described(self, tensors, results):
+        """The launch by where addresses come from: of the tensors, and Packed of what becomes of each."""
+        words = {}
+        for i, (x, r) in enumerate(zip(tensors, results)):
+            words.update({i * _SIZE + getattr(Pack, name).offset: source for name, source in zip(("x", "codes", "transposed", "scale", "mean"), (x, r.codes, r.transposed, r.scale, r.mean))})
+        return _known.launch(self.kernel, self.grid, self.block, [_known.struct(self.packs, words)])

@@ -5,7 +5,7 @@ Figures behind the choices: docs/ledger.md.
 import functools
 import heapq
 from dataclasses import replace
-from math import gcd
+from math import gcd, prod
 
 from ._choice import SMS, Choice, Shape, ceil_div
 from ._decode import DECODE, DECODE_NS, MEMORY_RATE, choose_decode, choose_more, choose_spread, decode_ns, decode_team_ns, spread   # some for those who measure
@@ -101,10 +101,10 @@ def transposed_bytes(s):
     return s.B * s.Hkv * s.D * 128 * ceil_div(s.Sk, 128)
 
 
-def token_transposition(s, tokens_k, sms=SMS):
-    """The same of sequences one behind another, of so many tokens together."""
+def lengths_transposition(s, made, kind, sms=SMS):
+    """The same where only the device knows lengths, of so many bytes of V^T at most: in caches or pages (1), or one behind another (2)."""
     groups = 256 // s.D
-    return Choice("transpose", (("WS_D", s.D), ("WS_LENS", 2)), (min(sms, ceil_div(token_tiles(s, tokens_k) * s.Hkv, groups)), 1, 1), 320 * groups, groups * (6 * 128 * s.D + 96))
+    return Choice("transpose", (("WS_D", s.D), ("WS_LENS", kind)), (min(sms, ceil_div(made, 128 * s.D * groups)), 1, 1), 320 * groups, groups * (6 * 128 * s.D + 96))
 
 
 def token_tiles(s, tokens_k):
@@ -356,7 +356,7 @@ FEW_EXACT = {64: {2: (1659, 83, 2913, 4357, 1639, 3402, 112), 3: (2064, 67, 4088
 FEW_BLOCKS = {64: {2: (2491, 79, 2225, 3572, 2412, 2163, 97), 3: (3072, 64, 3331, 3604, 2832, 2943, 98)}, 128: {2: (1754, 73, 4255, 4871, 1753, 4047, 105)}, 256: {1: (2043, 100, 3434, 5969, 2086, 4889, 110), 2: (3282, 90, 5154, 7221, 3342, 7238, 103)}}
 FEW_FAST, FEW_BLOCKS_FAST = {128: {2: (1227, 65, 5496, 4798, 1321, 4875, 108)}}, {128: {2: (1758, 67, 4106, 4832, 1784, 3946, 98)}}   # of forward_e4m3.cu with weights linear between powers of two
 FEW_TOKENS = {**FEW, 256: {1: (2101, 100, 5584, 5666, 1930, 4964, 103), 2: (3211, 80, 6250, 7980, 3206, 7197, 98)}}   # the first ones where sequences lie one behind another, by 503 calls at D 256 (H200, 2026-11-28)
-FEW_MADE = {128: {2: (1216, 100, 6480, 0, 1125, 6165, 101), 3: (1837, 100, 10553, 0, 2222, 7825, 90)}, 256: {2: (2658, 100, 12331, 0, 2662, 8170, 98)}}   # over V^T of sequences one behind another, which is made before
+FEW_MADE = {128: {2: (1216, 100, 6480, 0, 1125, 6165, 101), 3: (1837, 100, 10553, 0, 2222, 7825, 90)}, 256: {2: (2658, 100, 12331, 0, 2662, 8170, 98)}}   # over V^T, which is made before where only the device knows lengths
 FEW_APART = {64: {2: 150, 3: 400, 4: 950}, 128: {2: 400, 3: 600}, 256: {1: 2000, 2: 5000}}   # cycles more of a row tile where its queries come row by row
 SOME_WAYS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)   # that the choice looks at where sequences differ: each new number of tokens is chosen for
 MOST_WAYS = 33   # CTAs of a row tile: whatever more would leave each is soon read
@@ -492,9 +492,9 @@ def few_exact(s, wgs):
     return defines, forward_shared(s.D, wgs, s.plain) + forward_stages(s.D, False, False)[0] * 4 * 64 * wgs
 
 
-def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, tokens=None, counters=MOST_COUNTERS, codes=FEW):
+def choose_few(s, wgs=None, ways=None, sms=SMS, lengths=False, tokens=None, counters=MOST_COUNTERS, codes=FEW, kernels=None):
     """Few packed rows, or row tiles too few for the SMs, over many keys, with its time: row tiles of whole groups of heads, and CTAs that share a row tile's keys. lengths: for with_lengths; tokens: of q and k, where sequences differ."""
-    kernels = few_kernels(s, codes)
+    kernels = kernels or few_kernels(s, codes)
     time_of = lambda n, w, kernel: uneven_ns(s, n, w, *tokens, sms, kernel) if tokens else few_ns(s, n, w, sms, kernel, lengths)
     ns, ways, wgs, nth = min((time_of(n, w, kernel), w, n, i) for i, kernel in enumerate(kernels) for n in ([wgs] if wgs else kernel[1][s.D]) if n in kernel[1][s.D] for w in ([ways] if ways else few_ways(s, n, sms, bool(tokens), counters)))
     file = kernels[nth][0]
@@ -690,16 +690,55 @@ def choose_lengths(s, sms=SMS, page=None):
     rows, even = s.group * s.Sq, choose_spread(s, sms, page)
     if even and s.B > 2 and 2 * s.B * s.Hkv * s.Sk * s.D >= 40 << 20:   # of 1,196 random calls within 0.9% of the faster one's times in the geometric mean; by teams 7% (H200, 2026-11-28)
         return with_lengths(even, 1)
-    few = few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0))
-    found = [choose_few(s, sms=sms, lengths=True) if few else (ragged_ns(s), choose_ragged(s, sms))]
+    found = []
+    if few_fits(s) and (not page or page % 8 == 0 and (page % 128 == 0 or 128 % page == 0)):
+        found.append(choose_caches(s, sms))
+    else:
+        found.append((prod(map(ragged_ns, some_used(s))), choose_ragged(s, sms)))
     if rows <= 256:
-        ns, decode = choose_more(s, sms, page)
-        ns = ns if rows > 16 else 0
+        decode = choose_more(s, sms, page)[1]
+        ns = 0 if rows <= 16 else prod(choose_more(x, sms, page)[0] for x in some_used(s)) * 115 // 100   # whose CTAs for a sequence are as many as all of a cache wants
         found += [(ns, decode)] if not page or page % decode.boxes[1] == 0 else []
     choice = min(found, key=lambda x: x[0])[1]
-    if ("WS_FEW", 1) in choice.defines and s.B > 1:   # lengths are anything up to Sk: half of it, but for one
-        choice = choose_few(s, sms=sms, lengths=True, tokens=(s.B * s.Sq, s.Sk + (s.B - 1) * s.Sk // 2))[1]
     return choice if choice.file == "ragged" else with_lengths(choice, 1)
+
+
+def some_used(s):
+    """What may be used of caches, of which nobody knows but the device: all of them, and half as often an eighth, but by all sequences but one half of that (`some_tokens`). A choice is the one of the least product of times."""
+    return [s, s, replace(s, Sk=min(s.Sk, max(s.Sq, s.Sk // 8)))]
+
+
+def some_tokens(s):
+    """Those of queries, and of keys."""
+    return s.B * s.Sq, s.Sk + (s.B - 1) * s.Sk // 2
+
+
+MOST_SHARES = 8   # for each SM, of row tiles whose keys CTAs share
+
+
+def choose_caches(s, sms=SMS):
+    """few.cuh over caches, with the product of its times: the device decides how many CTAs share a row tile's keys, up to a number (few_decide of few.cuh), by the estimate of uneven_ns; or over V^T, where nobody does."""
+    found = []
+    for i, kernel in enumerate(few_kernels(s)):
+        for wgs in kernel[1][s.D]:
+            units = s.B * s.Hkv * ceil_div(s.group * s.Sq, 64 * wgs)
+            ways = [n for n in few_ways(s, wgs, sms, True) if n * units <= max(units, MOST_SHARES * sms)]
+            cost = prod(min(uneven_ns(x, wgs, n, *some_tokens(x), sms, kernel) for n in ways) + (600 if len(ways) > 1 else 0) for x in some_used(s))
+            found.append((cost, i, wgs, ways[-1]))
+    cost, i, wgs, ways = min(found)
+    kernel = few_kernels(s)[i]
+    c = choose_few(s, wgs, min(ways, 32), sms, kernels=[kernel])[1]
+    if c.tiles_per_worker > 1:
+        rows, adding = s.group * s.Sq, kernel[1][s.D][wgs][3] * 8 // 10
+        (alone, of_rows), (each, of_rows_each) = few_cycles(s, wgs, 2, rows, False, 0, kernel[1]), few_cycles(s, wgs, 1, rows, True, 0, kernel[1])
+        c = replace(c, tiles_per_unit=alone // 100 | each // 100 << 16, total_tiles=of_rows | of_rows_each << 16, section=adding)
+    if may_make(s, transposed_bytes(s)):
+        for n in FEW_MADE[s.D]:
+            if n == 3 or s.D == 256 or not s.causal:
+                row_tiles = ceil_div(s.group * s.Sq, 64 * n)
+                over = replace(choose_made(s, n, transposed_bytes(s)), grid=(min(s.B * s.Hkv * row_tiles, sms), 1, 1), row_tiles=row_tiles)
+                cost, c = min((cost, c), (prod(made_ns(x, n, *some_tokens(x), sms) for x in some_used(s)), over), key=lambda x: x[0])
+    return cost, c
 
 
 def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
@@ -708,39 +747,39 @@ def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
     if not few_fits(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
         return choose_ragged(s, sms)
     ns, c = choose_few(s, sms=sms, lengths=True, tokens=(min(tokens_q, s.B * s.Sq), min(tokens_k, s.B * s.Sk)) if s.B > 1 else None, counters=1 << 31, codes=FEW_TOKENS)
-    if may_make(s, tokens_k):
+    if may_make(s, made_bytes(s, tokens_k)):
         if s.B == 1:   # by the same estimate: 211 calls of one sequence take 1.010 times as long as the fastest so, else 1.024
             ns = uneven_ns(s, dict(c.defines)["WS_WGS"], c.tiles_per_worker, tokens_q, tokens_k, sms, next(x for x in few_kernels(s, FEW_TOKENS) if x[0] == c.file))
         consumers = [wgs for wgs in FEW_MADE[s.D] if wgs == 3 or s.D == 256 or not s.causal]   # behind the mask two of D 128 are hardly ever the fastest
-        c = min(((ns, c), *((made_ns(s, wgs, tokens_q, tokens_k, sms), choose_made(s, wgs, tokens_k)) for wgs in consumers)), key=lambda x: x[0])[1]
+        c = min(((ns, c), *((made_ns(s, wgs, tokens_q, tokens_k, sms), choose_made(s, wgs, made_bytes(s, tokens_k))) for wgs in consumers)), key=lambda x: x[0])[1]
     wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
     units = s.Hkv * (ceil_div(s.group * tokens_q, 64 * wgs) + s.B)   # whole row tiles, and for each sequence one that is not
     return with_lengths(replace(c, grid=(min(units * ways, sms), 1, 1), row_tiles=0), 2)
 
 
-def may_make(s, tokens_k):
-    """Whether V^T of sequences one behind another may be made before: scales of whole heads, no log-sum-exps; at D 256 whose heads' factors recur every 64 rows; and where it is not too large."""
-    return s.D in FEW_MADE and s.plain and not s.lse and (s.D == 128 or few_boxes(s.group)) and made_bytes(s, tokens_k) <= MOST_TRANSPOSED
+def may_make(s, made):
+    """Whether so many bytes of V^T may be made before where only the device knows lengths: scales of whole heads, no log-sum-exps; at D 256 whose heads' factors recur every 64 rows; and where it is not too large."""
+    return s.D in FEW_MADE and s.plain and not s.lse and (s.D == 128 or few_boxes(s.group)) and made <= MOST_TRANSPOSED
 
 
 def made_bytes(s, tokens_k):
-    """Of that V^T."""
+    """Of that V^T of sequences one behind another."""
     return token_tiles(s, tokens_k) * 128 * s.Hkv * s.D
 
 
 def made_ns(s, wgs, tokens_q, tokens_k, sms=SMS):
-    """About how long few.cuh takes over V^T of sequences one behind another, with its making. By it the choice takes 1.012 times as long as the fastest measured (1,344 calls; H200, 2026-11-28)."""
-    making = 2059 + made_bytes(s, tokens_k) * 540 // 1000000
+    """About how long few.cuh takes over that V^T, with its making. By it the choice takes 1.012 times as long as the fastest measured (1,344 calls one behind another; H200, 2026-11-28)."""
+    making = 2059 + (tokens_k // 128 + s.B) * 128 * s.Hkv * s.D * 540 // 1000000
     ns = making + uneven_ns(s, wgs, 1, tokens_q, tokens_k, sms, ("forward_e4m3", FEW_MADE))
     return ns if tokens_q == tokens_k else ns * 103 // 100   # of chunks less is known: the longest sequence need not be the one with most queries
 
 
-def choose_made(s, wgs, tokens_k):
-    """few.cuh over that V^T: as forward_e4m3.cu for many queries, and nobody shares keys."""
+def choose_made(s, wgs, made):
+    """few.cuh over so many bytes of that V^T: as forward_e4m3.cu for many queries, and nobody shares keys."""
     defines = dict(WS_D=s.D, WS_WGS=wgs, WS_CAUSAL=int(s.causal), WS_PACKED=1, WS_BLOCKS=0, WS_FEW=1)
     told = 2 * 4 * (64 if s.D == 256 else 64 * wgs)   # factors of rows
     return Choice("forward_e4m3", tuple(defines.items()), (0, 1, 1), 128 * wgs + 128, forward_e4m3_shared(wgs, False, True, s.D) + told, tiles_per_worker=1, boxes=(64, 128),
-                  transposes=True, partial_floats=made_bytes(s, tokens_k) // 4)
+                  transposes=True, partial_floats=made // 4)
 
 
 def choose_portable(s):

@@ -4,6 +4,8 @@ A counter is zero between launches, as the last CTA of a unit puts it back; so l
 stream follow each other and share a slot: its eager ones, and its launches in one capture of a graph. Each capture keeps its own for ever, as
 graphs may run beside each other. Where none is left, counters are zeroed on the stream instead: 2 us slower, always right.
 """
+import functools
+import math
 import threading
 
 import torch
@@ -42,6 +44,26 @@ def like_one(dtype, device, shape):
             if one is None:
                 one = _ones[device.index] = _kept(16, device)
     return one.view(dtype)[:1].expand(shape)
+
+
+@functools.lru_cache(64)
+def _makes(dtype, device):
+    """Whether `empty_strided` makes what is asked of it."""
+    try:
+        x = empty_strided((2, 3), (1, 2), dtype)
+        return (type(x), x.dtype, x.device, tuple(x.shape), x.stride()) == (torch.Tensor, dtype, device, (2, 3), (1, 2))
+    except (TypeError, RuntimeError):
+        return False
+
+
+def maker(dtype, device, shape, stride=None):
+    """(function, arguments) that make a tensor of that kind, contiguous if no strides are given, where the device is the current one, as it is now."""
+    shape, stride = tuple(shape), stride and tuple(stride)
+    if stride is None:
+        stride = tuple(math.prod(max(1, n) for n in shape[i + 1:]) for i in range(len(shape)))
+    if _makes(dtype, device):
+        return empty_strided, (shape, stride, dtype)
+    return functools.partial(torch.empty_strided, shape, stride, dtype=dtype, device=device), ()
 
 
 def _zeros(n, device):

@@ -10,9 +10,9 @@ from typing import NamedTuple, Optional
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _driver, _fused, _heuristic, _kernels, _memory, _plan, _values
+from . import _arguments, _driver, _fused, _heuristic, _kernels, _known, _memory, _plan, _values
 from ._arguments import E4M3
-from ._params import Quantises
+from ._params import Quantise, Quantises
 
 _KINDS = _fused.KINDS
 _PER = {"tensor": 0, "head": 1, "block": 2}
@@ -48,11 +48,33 @@ def quantize_fp8(x, scales="head"):
     """
     if is_compiling():
         return torch.ops.warpsmith.quantize_fp8(x.detach(), scales, None)
-    if type(x) is torch.Tensor and not _values.looked_at and isinstance(scales, str):   # like an earlier one of this thread
-        plan = _plans().get((((x.shape, x.stride(), x.dtype, True),), scales, x.device))
+    if _known.launcher is not None and not _values.looked_at:
+        made = _known.launcher.call(_known.QUANTISE, (x,), (scales,))
+        if made is not None:
+            return made
+    elif type(x) is torch.Tensor and not _values.looked_at and isinstance(scales, str):   # like an earlier one of this thread
+        plan = _plans().get(_key([(x, None)], scales))
         if plan is not None and x.data_ptr() % 16 == 0:
             return plan([(x, None)])[0]
-    return quantise([(check_wide("x", x), None)], per(scales))[0]
+    made = quantise([(check_wide("x", x), None)], per(scales))[0]
+    if _known.knows(_known.QUANTISE, (x,), (scales,)) is False:
+        _tell_quantise(x, scales)
+    return made
+
+
+def _tell_quantise(x, scales):
+    """Has `_native` make such calls, if one plan did."""
+    if scales == "block":
+        plan = _fused.known_plan([_fused.Part(x)])
+        kinds, units = plan and [plan.kinds[0].codes, plan.kinds[0].scale], 0
+        made = _fused.Packed(*map(_known.result, range(2)), None, None)
+    else:
+        plan = known_plan([x], scales)
+        kinds, units = plan and plan.kinds[0], plan and plan.words
+        made = list(map(_known.result, range(2)))
+    if plan:
+        launches = plan.described([_known.tensor(0)], [made])
+        _known.tell(_known.QUANTISE, (x,), (scales,), launches if isinstance(launches, list) else [launches], kinds, (0,), x.device, units=units)
 
 
 def per(scales):
@@ -107,9 +129,18 @@ def _plans():
         return _local.plans
 
 
+def _key(pairs, scales):
+    return tuple((x.shape, x.stride(), x.dtype, shift is None) for x, shift in pairs), scales, pairs[0][0].device
+
+
+def known_plan(tensors, scales):
+    """quantise.cu's plan that this thread has used for them, if it took them as they are."""
+    return _plans().get(_key([(x, None) for x in tensors], scales)) if all(_fused.real(x) and x.data_ptr() % 16 == 0 for x in tensors) else None
+
+
 def _fused_quantise(pairs, scales):
     device, plans = pairs[0][0].device, _plans()
-    key = tuple((x.shape, x.stride(), x.dtype, shift is None) for x, shift in pairs), scales, device
+    key = _key(pairs, scales)
     plan = plans.get(key)
     if plan is None:
         with torch.cuda.device(device):
@@ -128,11 +159,10 @@ class _QuantisePlan:
         _driver.bind_context(device.index)
         self.q, self.made = Quantises(), []
         grid = (max(-(-x.shape[2] // 128) for x, _ in pairs), max(x.shape[0] * x.shape[1] for x, _ in pairs), len(pairs))
-        heads, width = grid[1] * len(pairs), max(x.shape[3] for x, _ in pairs)
+        width = max(x.shape[3] for x, _ in pairs)
         # A head's CTAs wait for each other: only where so many launches at once as nobody makes would leave them without places (two to three CTAs fit an SM).
         once = scales == "head" and all(x.element_size() == 2 for x, _ in pairs) and grid[0] <= _plan.sms(device) // 4
-        self.words = 0 if scales == "block" else 2 * heads + 1   # maxima; CTAs that have theirs; places
-        self.beside = [(ctypes.c_uint64(), 4 * heads), (ctypes.c_uint64(), 8 * heads)] if once else []
+        self.kinds, self.amax, self.words = [], [], 0   # of each tensor: its codes and scales, and its words among all: maxima and counts, zero between launches
         for t, (x, _) in zip(self.q.of, pairs):
             B, H, S, D = x.shape
             stride = torch.empty_like(x, dtype=E4M3, device="meta").stride()   # dense tensors keep their layout
@@ -142,33 +172,44 @@ class _QuantisePlan:
             t.x_b, t.x_h, t.x_s = x.stride()[:3]
             t.c_b, t.c_h, t.c_s = stride[:3]
             t.H, t.heads, t.S, t.D, t.kind, t.per = H, B * H, S, D, _KINDS[x.dtype], _PER[scales]
-            self.made.append(((tuple(x.shape), stride, E4M3), (shape, steps, torch.float32), 4 * B * H if self.words else 0))
+            self.kinds.append(((E4M3, tuple(x.shape), stride), (torch.float32, shape, steps)))
+            self.amax.append(self.words)
+            self.words += {"tensor": 2, "head": 2 * B * H, "block": 0}[scales]
+        self.ticket = ctypes.c_uint64() if once else None
+        self.ticket_at = self.words
+        self.words += once
+        self.grid, self.makers = grid, [[_memory.maker(kind[0], device, *kind[1:]) for kind in kinds] for kinds in self.kinds]
         entries = [f"attention_quantise_head_{4 if width <= 64 else 8 if width <= 128 else 16}"] if once else ["attention_amax", "attention_quantise"][not self.words:]
-        self.launches = [_driver.Launch(_kernels.kernel(_QUANTISE, device.index, e), grid, 256, [self.q, *(x for x, _ in self.beside)]) for e in entries]
+        self.kernels = [_kernels.kernel(_QUANTISE, device.index, e) for e in entries]
+        self.launches = [_driver.Launch(k, grid, 256, [self.q, self.ticket] if once else [self.q]) for k in self.kernels]
 
     def __call__(self, pairs):
         """Launches on the current stream. -> (codes, scale) of each"""
         if torch._C._cuda_getDevice() != self.device.index:
             with torch.cuda.device(self.device):
                 return self(pairs)
-        make = _memory.empty_strided or self._strided
-        amax = torch.zeros(self.words, dtype=torch.int32, device=self.device) if self.words else None
-        at = amax.data_ptr() if self.words else 0
-        for word, offset in self.beside:
-            word.value = at + offset
-        made = []
-        for t, (x, shift), (codes, scale, used) in zip(self.q.of, pairs, self.made):
-            codes, scale = make(*codes), make(*scale)
-            t.x, t.codes, t.scale, t.shift, t.amax = x.data_ptr(), codes.data_ptr(), scale.data_ptr(), 0 if shift is None else shift.data_ptr(), at
-            at += used
-            made.append((codes, scale))
         stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+        words = _memory.counters(self.words, self.device, stream) if self.words else None
+        at = words.data_ptr() if self.words else 0
+        if self.ticket is not None:   # a ctypes number of 0 is no truth
+            self.ticket.value = at + 4 * self.ticket_at
+        made = []
+        for t, (x, shift), makers, of_words in zip(self.q.of, pairs, self.makers, self.amax):
+            codes, scale = (make(*arguments) for make, arguments in makers)
+            t.x, t.codes, t.scale, t.shift, t.amax = x.data_ptr(), codes.data_ptr(), scale.data_ptr(), 0 if shift is None else shift.data_ptr(), at + 4 * of_words
+            made.append((codes, scale))
         for launch in self.launches:
             launch(stream)
         return made
 
-    def _strided(self, shape, stride, dtype):
-        return torch.empty_strided(shape, stride, dtype=dtype, device=self.device)
+    def described(self, tensors, results):
+        """The launches without shifts, by where addresses come from: of the tensors, and of each one's codes and scales."""
+        addresses, size = {}, ctypes.sizeof(Quantise)
+        for i, (x, (codes, scale), at) in enumerate(zip(tensors, results, self.amax)):
+            sources = dict(x=x, shift=None, codes=codes, scale=scale, amax=_known.counters(at) if self.words else None)
+            addresses.update({i * size + getattr(Quantise, name).offset: source for name, source in sources.items()})
+        ticket = [_known.struct(self.ticket, {0: _known.counters(self.ticket_at)})] if self.ticket is not None else []
+        return [_known.launch(k, self.grid, 256, [_known.struct(self.q, addresses), *ticket]) for k in self.kernels]
 
 
 @torch.no_grad()
@@ -208,6 +249,12 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
     Nothing of it requires a gradient. ValueError: shapes that do not fit, or a scale on the CPU that is negative or not
     finite.
     """
+    if _known.launcher is not None and not (is_compiling() or _values.looked_at):
+        made = _known.launcher.call(_known.PACK, (k, v), (scales, smooth_k, center_v))
+        if made is not None:
+            k8, v8, ks, vs, v_t, *means = made
+            return PackedKV(k8, v8, ks, vs, means.pop(0) if smooth_k else None, means.pop(0) if center_v else None, v_t)
+    options = scales, smooth_k, center_v
     per(scales)
     smooth_k, center_v = _arguments.flag("smooth_k", smooth_k), _arguments.flag("center_v", center_v)
     if isinstance(k, (tuple, list)) or isinstance(v, (tuple, list)):
@@ -222,25 +269,50 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
         k8, v8, ks, vs, *rest = torch.ops.warpsmith.pack_kv(k.detach(), v.detach(), scales, smooth_k, center_v)
         return PackedKV(k8, v8, ks, vs, *(x if x.dim() > 1 else None for x in rest))   # ops have no None
     (k8, ks, km, _), (v8, vs, vm, v_t) = _wide([(k, smooth_k), (v, center_v)], scales, "kv")
+    if v_t is not None and _known.knows(_known.PACK, (k, v), options) is False:
+        _tell_pack(k, v, options)
     return PackedKV(k8, v8, ks, vs, km, vm, v_t)
+
+
+def _parts(tensors, names):
+    """What pack.cu makes of each (x, whether its mean is to be taken out)."""
+    return [_fused.Part(x, centred, transposed=name == "v", even=_even(name, x)) for name, (x, centred) in zip(names, tensors)]
+
+
+def _tell_pack(k, v, options):
+    """Has `_native` make such calls, if one launch did."""
+    _, smooth_k, center_v = options
+    plan = _fused.known_plan(_parts([(k, bool(smooth_k)), (v, bool(center_v))], "kv"))
+    if plan:
+        of_k, of_v = plan.kinds
+        kinds, places = [of_k.codes, of_v.codes, of_k.scale, of_v.scale, of_v.transposed], list(map(_known.result, range(7)))
+        means = [kind for kind in (of_k.mean, of_v.mean) if kind]
+        k_mean, v_mean = places[5] if of_k.mean else None, places[5 + bool(of_k.mean)] if of_v.mean else None
+        made = _fused.Packed(places[0], places[2], k_mean, None), _fused.Packed(places[1], places[3], v_mean, places[4])
+        _known.tell(_known.PACK, (k, v), options, [plan.described([_known.tensor(0), _known.tensor(1)], made)], kinds + means, (0, 1), k.device)
 
 
 def _even(name, x):
     return EVEN.get((name, x.shape[3]), 0)
 
 
+def parts_for_one(k, v):
+    """What pack.cu makes of both for them."""
+    return [_fused.Part(k, centred=True, even=_even("k", k)), _fused.Part(v, centred=True, codes=False, transposed=True, even=_even("v", v))]
+
+
 def pack_for_one(k, v):
     """pack_kv for kernels that read v by v_t alone: its row-major codes are not made, and k's stand in their place. None where the launch does not take them."""
     if not all(map(_packable, (k, v))) or k.dtype != v.dtype or k.device != v.device:
         return None
-    k, v = _fused.pack([_fused.Part(k, centred=True, even=_even("k", k)), _fused.Part(v, centred=True, codes=False, transposed=True, even=_even("v", v))])
+    k, v = _fused.pack(parts_for_one(k, v))
     return PackedKV(k.codes, k.codes, k.scale, v.scale, k.mean, v.mean, v.transposed)
 
 
 def _wide(tensors, scales, names):
     """(codes, scale, mean or None, V^T or None) of each (x, whether its mean is to be taken out), which were checked. names: k or v, for each."""
     if scales == "block" and all(_packable(x) for x, _ in tensors):
-        return _fused.pack([_fused.Part(x, centred, transposed=name == "v", even=_even(name, x)) for name, (x, centred) in zip(names, tensors)])
+        return _fused.pack(_parts(tensors, names))
     means = [mean_of_some(x) if centred and x.shape[2] else None for x, centred in tensors]
     made = quantise([(x, mean) for (x, _), mean in zip(tensors, means)], scales)
     return [(*pair, mean, None) for pair, mean in zip(made, means)]

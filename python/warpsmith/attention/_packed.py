@@ -5,13 +5,12 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _call, _fused, _pack, _plan, _values
+from . import _arguments, _call, _fused, _known, _pack, _plan, _values
 from ._arguments import E4M3
 from ._pack import PackedKV
 
 _local = threading.local()
-
-
+_TENSORS = "q", "k", "v", "q_scale", "k_scale", "v_scale", "v_mean"   # of a plan's call
 _WIDE = torch.bfloat16, torch.float16
 
 
@@ -23,6 +22,10 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
     mean itself, and is faster than for row-major values with scales by block: at D 128 by a fifth, at D 256 by a tenth where a head's scales are one, as pack_kv makes them.
     """
     options = causal, softmax_scale, out_dtype, out_scale, return_lse, mode
+    if _known.launcher is not None and type(kv) is PackedKV and not (is_compiling() or _values.looked_at):
+        result = _known.launcher.call(_known.PACKED, (q, kv.k, kv.v_t, q_scale, kv.k_scale, kv.v_scale, kv.v_mean), options)
+        if result is not None:
+            return result
     result = _again(q, kv, q_scale, options)
     if result is not None:
         return result
@@ -55,13 +58,10 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
     if v_t is not None and q.dim() == 4 and isinstance(kv.k, torch.Tensor) and kv.k.dim() == 4 and _call.packed_fits(q.shape, kv.k.shape[1], kv.k.shape[2], causal, q.device):
         *tensors, scale, inverse = _arguments.dense(q, kv.k, kv.v, q_scale, kv.k_scale, kv.v_scale, softmax_scale, out_dtype, out_scale, mode, wide)
         tensors[2] = _transposed(v_t, kv.k)
-        tensors[:3] = map(_plan.loadable, tensors[:3])
-        if kv.v_mean is not None:
-            tensors.append(_aligned(kv.v_mean))
-        with torch.cuda.device(q.device):
-            plan = _call.plan_for(tensors[:6], causal, scale, out_dtype, inverse, return_lse, packed=True, fast=mode == "fast")
-            result = plan(*tensors)
-        _remember(options, tensors, plan)
+        tensors.append(kv.v_mean)
+        plan, result = run(tensors, causal, scale, out_dtype, inverse, return_lse, mode == "fast")
+        if plan is not None and not return_lse:   # torch has a part in the log-sum-exp
+            _remember(options, tensors, plan)
         out, lse = result if return_lse else (result, None)
     else:
         out, lse = _added_after(q, kv, q_scale, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
@@ -98,14 +98,25 @@ def _again(q, kv, q_scale, options):
 
 def _remember(options, tensors, plan):
     """One layout for each set of options, with and without a scale of queries."""
+    if plan.tell(_known.PACKED, tensors, options, {name: _known.tensor(i) for i, name in enumerate(_TENSORS) if tensors[i] is not None}):
+        return
     there = [x for x in tensors if x is not None]
     check = _call.guard(there) if not any(isinstance(x, torch.Tensor) for x in options) else None
     if check is not None:
-        key = options, len(there) < len(tensors)
+        key = options, tensors[3] is None
         try:
             _local.seen[key] = check, plan
         except AttributeError:
             _local.seen = {key: (check, plan)}
+
+
+def run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse=False, fast=False):
+    """Launches for tensors that were checked, of which the last is V's mean or None. -> the plan, if it took them as they are, and what it made"""
+    given = *map(_plan.loadable, tensors[:3]), *tensors[3:6], tensors[6] if tensors[6] is None else _aligned(tensors[6])
+    with torch.cuda.device(given[0].device):
+        plan = _call.plan_for(given[:6], causal, softmax_scale, out_dtype, out_scale, return_lse, packed=True, fast=fast)
+        result = plan(*given)
+    return plan if all(a is b for a, b in zip(given, tensors)) else None, result
 
 
 def _transposed(v_t, k):

@@ -58,6 +58,11 @@ class TokenValues(ctypes.Structure):
     _fields_ = [("cu", c_uint64)] + [(n, c_int32) for n in ("H", "S", "B")]
 
 
+class CacheValues(ctypes.Structure):
+    """The same where they use a part of a cache, or pages."""
+    _fields_ = [(n, c_uint64) for n in ("used", "pages")] + [("pages_b", c_int64)] + [(n, c_int32) for n in ("H", "S", "B", "page_size", "page_count")]
+
+
 class TensorMap(ctypes.Structure):
     """CUtensorMap's 128 bytes. The driver wants them on 64 bytes: see `aligned`."""
     _fields_ = [("opaque", c_uint64 * 16)]

@@ -10,12 +10,14 @@ import struct
 
 import torch
 
-from . import _arguments, _driver, _heuristic, _kernels, _memory
+from . import _arguments, _driver, _heuristic, _kernels, _known, _memory
 from ._params import Params, Values, aligned_tensor_maps
+from ._transpose import Transposition
 
 _LOG2E = math.log2(math.e)
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)   # a torch without CUDA can still be imported
 pack_addresses = struct.Struct("10Q").pack_into   # the head of Params
+ADDRESSES = ("q", "k", "v", "q_scale", "k_scale", "v_scale", "out", "lse", "partial", "arrived", "v_mean")   # of Params
 _sms = {}
 
 
@@ -98,7 +100,8 @@ class DensePlan:
         p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
         p.row_tiles, p.section = c.row_tiles, c.section
         self.traced = ("WS_TRACE", 1) in c.defines
-        self.transposition = _Transposition(shape, c, v, self.index, processors) if c.transposes else None
+        self.transposition = _transposition(shape, c, v, self.index, processors) if c.transposes else None
+        self.beside = c.transposes and c.tiles_per_worker > 0   # attention waits for V^T tile by tile
         if c.transposes:
             v = torch.empty((B, Hkv, D, 128 * _heuristic.ceil_div(Sk, 128)), dtype=torch.uint8, device="meta")   # as it comes to the kernel
         self.maps = None
@@ -130,7 +133,7 @@ class DensePlan:
         if c.units:
             arrived = _memory.counters(c.units, self.device, stream)
         if self.transposition:
-            self.transposition(d, scratch, arrived, stream)
+            self.transposition(d, scratch, stream, made=arrived.data_ptr() if self.beside else 0)
             d, scratch = scratch, scratch + self.transposition.bytes
         pack_addresses(self.params, 0, a, b, d, 0 if qs is None else qs.data_ptr(), ks.data_ptr(), vs.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(),
                         scratch, 0 if arrived is None else arrived.data_ptr())
@@ -143,46 +146,45 @@ class DensePlan:
         self.launch(stream)
         return out if lse is None else (out, lse)
 
-    def teach(self, launcher, tensors, options):
-        """Has `_native` make this plan's launches. -> whether it will"""
+    def described(self, at, scratch=0):
+        """Its launches, by where addresses come from: `at` has a source for each of Params' that is not null, scratch is from so many bytes on. None where `_native` cannot make them."""
         c = self.choice
         if not self.kernel.dependent:
-            return False
-        maps = [(d, st, b) for d, st, b in self.map_shapes] if self.maps else None
-        partial = _memory.like_one(torch.float32, self.device, (c.partial_floats,)) if c.partial_floats else None
-        grid = tuple(c.grid) + (1,) * (3 - len(c.grid))
-        return launcher.add(tensors, options, self.kernel.function, grid, c.block, c.shared_bytes, bytes(self.params), maps, self.out, self.lse, partial, c.units, self.index, None,
-                            self.transposition and self.transposition.taught())
+            return None
+        at, launches = dict(at), []
+        if c.units:
+            at["arrived"] = _known.counters(0)
+        if self.transposition:
+            v_t = _known.scratch(scratch)
+            launches.append(self.transposition.described(at["v"], v_t, made=at["arrived"] if self.beside else None))
+            at["v"], scratch = v_t, scratch + self.transposition.bytes
+        if c.partial_floats:
+            at["partial"] = _known.scratch(scratch)
+        words = {getattr(Params, name).offset: at.get(name) for name in ADDRESSES}
+        maps = map(_known.tensor_map, self.map_shapes, (at["k" if self.mapped else "q"], at["k"], at["v"])) if self.maps else ()
+        return [*launches, _known.launch(self.kernel, c.grid, c.block, [_known.struct(self.params, words), *maps])]
+
+    def results(self):
+        """What it makes, for `_known.tell`."""
+        return [(x.dtype, x.shape) for x in (self.out, self.lse) if x is not None]
+
+    def tell(self, kind, tensors, options, at):
+        """Has `_native` make this plan's calls. -> whether it will"""
+        known = _known.knows(kind, tensors, options)
+        if known is not False:
+            return bool(known)
+        at = dict(at, out=_known.result(0), lse=_known.result(1) if self.lse is not None else None)
+        launches = self.described(at)
+        aligned = [i for i, x in enumerate(tensors) if _known.tensor(i) in [at.get(name) for name in ("q", "k", "v", "v_mean")]]
+        return launches is not None and _known.tell(kind, tensors, options, launches, self.results(), aligned, self.device, 4 * self.choice.partial_floats, self.choice.units)
 
 
-class _Transposition:
-    """V^T, by a launch of its own."""
-
-    def __init__(self, shape, attention, v, index, processors):
-        self.beside = attention.tiles_per_worker > 0
-        self.choice, self.bytes = c, _ = _heuristic.transposition(shape, attention, processors), _heuristic.transposed_bytes(shape)
-        self.kernel = _kernels.kernel(c, index)
-        heads = shape.B * shape.Hkv
-        self.values = Values(H=shape.Hkv, S=shape.Sk, heads=heads, section=attention.tiles_per_unit or heads)
-        self.raw, self.maps = aligned_tensor_maps(2)
-        v_t = torch.empty((shape.B, shape.Hkv, shape.D, 128 * _heuristic.ceil_div(shape.Sk, 128)), dtype=torch.uint8, device="meta")
-        self.map_shapes = _map_shape(v, 128), _map_shape(v_t, shape.D)
-        self.encoded = [None] * 2
-        self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.values] + self.maps)
-
-    def __call__(self, v, v_t, arrived, stream):
-        if self.beside:
-            self.values.made = arrived.data_ptr()
-        for i, at in enumerate((v, v_t)):
-            if self.encoded[i] != at:
-                _driver.encode_tensor_map(ctypes.byref(self.maps[i]), at, *self.map_shapes[i])
-                self.encoded[i] = at
-        self.launch(stream)
-
-    def taught(self):
-        """For `_native`."""
-        c = self.choice
-        return self.kernel.function, c.grid, c.block, c.shared_bytes, bytes(self.values), self.beside, self.map_shapes[0], None
+def _transposition(shape, attention, v, index, processors):
+    """That of V for attention by this choice."""
+    heads = shape.B * shape.Hkv
+    values = Values(H=shape.Hkv, S=shape.Sk, heads=heads, section=attention.tiles_per_unit or heads)
+    v_t = torch.empty((shape.B, shape.Hkv, shape.D, 128 * _heuristic.ceil_div(shape.Sk, 128)), dtype=torch.uint8, device="meta")
+    return Transposition(_heuristic.transposition(shape, attention, processors), values, (_map_shape(v, 128), _map_shape(v_t, shape.D)), index, _heuristic.transposed_bytes(shape))
 
 
 def map_strides(strides, sizes):
@@ -195,9 +197,9 @@ def few_map_shape(dims, strides, group):
     return dims, map_strides(strides, dims[1:]), (min(dims[0], 128), group, 64 // group, 1)
 
 
-def made_map_shape(D, heads, tiles):
-    """That of V^T of sequences one behind another: a box is a tile."""
-    return (128 * tiles, D, heads, 1), (128 * tiles, 128 * tiles * D, 128 * tiles * D * heads), (128, D, 1, 1)
+def made_map_shape(D, heads, tiles, sequences=1):
+    """That of V^T where only the device knows lengths: a box is a tile. Those one behind another are one sequence."""
+    return (128 * tiles, D, heads, sequences), (128 * tiles, 128 * tiles * D, 128 * tiles * D * heads), (128, D, 1, 1)
 
 
 def _map_shape(x, rows):

@@ -11,8 +11,9 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _call, _driver, _heuristic, _kernels, _memory, _plan, _values
-from ._params import FewParams, Params, Ragged, TokenValues, aligned_tensor_maps
+from . import _arguments, _call, _driver, _heuristic, _kernels, _known, _memory, _plan, _values
+from ._params import CacheValues, FewParams, Params, Ragged, TokenValues, aligned_tensor_maps
+from ._transpose import Transposition
 
 _MAX_GRID, _PLANS = 65535, 256
 _local = threading.local()
@@ -31,11 +32,11 @@ def sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens
         out, lse = torch.ops.warpsmith.sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal,
                                                        softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
-    if _call.launcher is not None and not _values.looked_at:
-        result = _call.launcher.varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
+    given, asked = (q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k), (causal, softmax_scale, out_dtype, out_scale, return_lse, mode, max_seqlen_q, max_seqlen_k)
+    if _known.launcher is not None and not _values.looked_at:
+        result = _known.launcher.call(_known.VARLEN, given, asked)
         if result is not None:
             return result
-    given, asked = (q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k), (causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
     *tensors, softmax_scale, out_scale = check_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale,
                                                       out_dtype, out_scale, mode)
     most = _arguments.count("max_seqlen_q", max_seqlen_q), _arguments.count("max_seqlen_k", max_seqlen_k)
@@ -44,10 +45,10 @@ def sdpa_fp8_varlen(q, k, v, q_scale, k_scale, v_scale, cu_seqlens_q, cu_seqlens
         out, lse = torch.ops.warpsmith.sdpa_fp8_varlen(*tensors, *most, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
     result = run_varlen(tensors, *most, causal, softmax_scale, out_dtype, out_scale, return_lse, mode == "fast")
-    if _call.launcher is not None and not (_values.looked_at or _arguments.wants_gradient(*given[:6])) and all(type(x) is torch.Tensor for x in given):
+    if _known.knows(_known.VARLEN, given, asked) is False and not (_values.looked_at or _arguments.wants_gradient(*given[:6])) and all(type(x) is torch.Tensor for x in given):
         plan = _local.last
         if plan is not None and plan.writes_all and all(map(_loadable, given[:3])):
-            plan.teach(_call.launcher, given, asked, *(result if return_lse else (result, None)), (max_seqlen_q, max_seqlen_k))
+            plan.tell(_known.VARLEN, given, asked, result if return_lse else (result,), ("cu_q", "cu_k"))
     return result
 
 
@@ -110,8 +111,8 @@ def decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, *,
         out, lse = torch.ops.warpsmith.decode_fp8(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype,
                                                   out_scale, return_lse, mode)
         return (out, lse) if return_lse else out
-    if _call.launcher is not None and not _values.looked_at:
-        result = _call.launcher.decode(q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table, causal, softmax_scale, out_dtype, out_scale, return_lse, mode)
+    if _known.launcher is not None and not _values.looked_at:
+        result = _known.launcher.call(_known.DECODE, (q, k_cache, v_cache, q_scale, k_scale, v_scale, cache_seqlens, page_table), (causal, softmax_scale, out_dtype, out_scale, return_lse, mode))
         if result is not None:
             return result
     watched = _values.looked_at or _arguments.wants_gradient(q, k_cache, v_cache, q_scale, k_scale, v_scale)
@@ -161,7 +162,7 @@ def _remember(asked, given, result):
     plan = getattr(_local, "last", None)
     if plan is None or not all(map(_plan.is_loadable, given[:3])):
         return
-    if _call.launcher is not None and plan.teach(_call.launcher, given, asked[:-1], *(result if isinstance(result, tuple) else (result, None))):
+    if plan.tell(_known.DECODE, (*given, None)[:8], asked[:-1], result if isinstance(result, tuple) else (result,), ("used", "pages")):
         return
     check = _call.guard(given)
     if check is not None:
@@ -285,8 +286,14 @@ class _RaggedPlan:
                 self.shapes[0] = _plan.few_map_shape((D, Hq, *rows_q), (of_q[1], of_q[2], of_q[0]), Hq // Hkv)
             self.encoded = [None] * 3
             if c.transposes:
-                of_v, self.shapes[2] = self.shapes[2], _plan.made_map_shape(D, Hkv, _heuristic.token_tiles(shape, k.shape[0]))
-                self.transposition = _Transposition(_heuristic.token_transposition(shape, k.shape[0], sms), TokenValues(H=Hkv, S=k.shape[0], B=B), (of_v, self.shapes[2]), self.index)
+                of_v, made = self.shapes[2], 4 * c.partial_floats
+                if q.dim() == 3:
+                    self.shapes[2] = _plan.made_map_shape(D, Hkv, _heuristic.token_tiles(shape, k.shape[0]))
+                    values, self.lengths = TokenValues(H=Hkv, S=k.shape[0], B=B), dict(cu="cu_k")
+                else:
+                    self.shapes[2] = _plan.made_map_shape(D, Hkv, _heuristic.ceil_div(Sk, 128), B)
+                    values, self.lengths = CacheValues(H=Hkv, S=Sk, B=B, **{n: places[n] for n in ("pages_b", "page_size", "page_count") if n in places}), dict(used="used", pages="pages")
+                self.transposition = Transposition(_heuristic.lengths_transposition(shape, made, dict(c.defines)["WS_LENS"], sms), values, (of_v, self.shapes[2]), self.index, made)
         self.kernel = _kernels.kernel(c, self.index)
         self.launch = _driver.Launch(self.kernel, c.grid, c.block, [self.joined, *self.maps] if self.joined else [p, *self.maps, x])
 
@@ -300,7 +307,7 @@ class _RaggedPlan:
             arrived = _memory.counters(c.units, self.device, stream)
         addresses = [t.data_ptr() for t in (q, k, v, *scales, out)] + [0 if t is None else t.data_ptr() for t in (lse, partial, arrived)]
         if self.transposition:
-            self.transposition(addresses[2], addresses[8], places["cu_k"].data_ptr(), stream)
+            self.transposition(addresses[2], addresses[8], stream, **{field: places[name].data_ptr() for field, name in self.lengths.items() if name in places})
             addresses[2] = addresses[8]
         _plan.pack_addresses(p, 0, *addresses)
         for name, value in places.items():
@@ -312,38 +319,28 @@ class _RaggedPlan:
                 self.encoded[i] = at
         self.launch(stream)
 
-    def teach(self, launcher, tensors, options, out, lse, longest=None):
-        """Has `_native` make this plan's launches; longest: those of sequences one behind another. -> whether it will"""
-        c = self.choice
-        if not self.kernel.dependent:
-            return False
-        maps = self.shapes if self.maps else None
-        partial = _memory.like_one(torch.float32, self.device, (c.partial_floats,)) if c.partial_floats else None
-        places = (Ragged.cu_q, Ragged.cu_k) if longest else (Ragged.used, Ragged.pages)
-        words = [(place.offset // 8, i) for i, place in enumerate(places, 6) if i < len(tensors)]
-        return launcher.add(list(tensors), options, self.kernel.function, tuple(c.grid) + (1,) * (3 - len(c.grid)), c.block, c.shared_bytes, bytes(self.params), maps,
-                            _memory.like_one(out.dtype, self.device, out.shape), None if lse is None else _memory.like_one(torch.float32, self.device, lse.shape),
-                            partial, c.units, self.index, (bytes(self.ragged), words, self.joined is not None), self.transposition and self.transposition.taught(), longest)
-
-
-class _Transposition:
-    """V^T of sequences one behind another, by a launch of its own."""
-
-    def __init__(self, choice, values, shapes, index):
-        self.choice, self.values, self.shapes, self.encoded = choice, values, shapes, [None] * 2
-        self.raw, self.maps = aligned_tensor_maps(2)
-        self.kernel = _kernels.kernel(choice, index)
-        self.launch = _driver.Launch(self.kernel, choice.grid, choice.block, [values, *self.maps])
-
-    def __call__(self, v, v_t, cu, stream):
-        self.values.cu = cu
-        for i, at in enumerate((v, v_t)):
-            if self.encoded[i] != at:
-                _driver.encode_tensor_map(ctypes.byref(self.maps[i]), at, *self.shapes[i])
-                self.encoded[i] = at
-        self.launch(stream)
-
-    def taught(self):
-        """For `_native`: the eighth tensor of a call says where sequences of keys begin."""
-        c = self.choice
-        return self.kernel.function, c.grid, c.block, c.shared_bytes, bytes(self.values), False, self.shapes[0], 7
+    def tell(self, kind, tensors, options, results, names):
+        """Has `_native` make this plan's calls, of whose tensors the seventh on are these of Ragged's. -> whether it will"""
+        c, known = self.choice, _known.knows(kind, tensors, options)
+        if known is not False or not self.kernel.dependent:
+            return bool(known)
+        at = dict(zip(_plan.ADDRESSES, map(_known.tensor, range(6))), out=_known.result(0), lse=_known.result(1) if len(results) > 1 else None)
+        own = {name: _known.tensor(i) if i < len(tensors) and tensors[i] is not None else None for i, name in enumerate(names, 6)}
+        launches = []
+        if self.transposition:
+            v_t = _known.scratch(0)
+            launches.append(self.transposition.described(at["v"], v_t, **{field: own[name] for field, name in self.lengths.items()}))
+            at["v"] = v_t
+        if c.partial_floats:
+            at["partial"] = _known.scratch(0)
+        if c.units:
+            at["arrived"] = _known.counters(0)
+        words = {getattr(Params, name).offset: at.get(name) for name in _plan.ADDRESSES}
+        own_words = {getattr(Ragged, name).offset: own.get(name) for name in ("cu_q", "cu_k", "used", "pages")}
+        maps = list(map(_known.tensor_map, self.shapes, (at["q"], at["k"], at["v"]))) if self.maps else []
+        if self.joined:
+            arguments = [_known.struct(self.joined, {**words, **{FewParams.x.offset + byte: x for byte, x in own_words.items()}}), *maps]
+        else:
+            arguments = [_known.struct(self.params, words), *maps, _known.struct(self.ragged, own_words)]
+        launches.append(_known.launch(self.kernel, c.grid, c.block, arguments))
+        return _known.tell(kind, tensors, options, launches, [(x.dtype, x.shape) for x in results], (0, 1, 2), self.device, 4 * c.partial_floats, c.units)

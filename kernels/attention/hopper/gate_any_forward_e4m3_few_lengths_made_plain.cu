@@ -1,0 +1,139 @@
+//! task = "fp8_attention"
+//! targets = ["sm_90a"]
+//! constraints = ["D == 128 || GROUPS == 2", "Hq % Hkv == 0"]
+//! shapes = ["3x8x2x12x600x128", "2x4x1x12x600x256"]
+//! scales = ["head", "tensor"]
+//! layouts = ["lengths", "paged"]
+//! outs = ["bf16", "f16", "e4m3"]
+//! defines = ["D", "causal", "out"]
+//! [levers]
+//! GROUPS = [2, 3]
+//! [[config]]
+//! name = "two"
+//! set = { GROUPS = 2 }
+//! [[config]]
+//! name = "three"
+//! set = { GROUPS = 3 }
+//! [budget]
+//! registers = 255
+//! spill_bytes = 8192
+//! [workspace.v_t]
+//! dtype = "u8"
+//! shape = ["B", "Hkv", "D", "128 * ceil_div(Sk, 128)"]
+//! [workspace.arrived]
+//! dtype = "i32"
+//! shape = ["1"]
+//! init = "zero"
+//! [structs.values]
+//! bytes = 80
+//! align = 8
+//! fields = [
+//!   { name = "used", type = "ptr", offset = 0, value = "cache_seqlens" },
+//!   { name = "pages", type = "ptr", offset = 8, value = "page_table" },
+//!   { name = "pages_b", type = "i64", offset = 16, value = "ceil_div(Sk, 64)" },
+//!   { name = "H", type = "i32", offset = 24, value = "Hkv" },
+//!   { name = "S", type = "i32", offset = 28, value = "Sk" },
+//!   { name = "B", type = "i32", offset = 32, value = "B" },
+//!   { name = "page_size", type = "i32", offset = 36, value = "page_size" },
+//!   { name = "page_count", type = "i32", offset = 40, value = "B * ceil_div(Sk, 64) + 1" },
+//!   { name = "v", type = "ptr", offset = 48, value = "v" },
+//!   { name = "v_b", type = "i64", offset = 56, value = "k_stride_b" },
+//!   { name = "v_h", type = "i64", offset = 64, value = "k_stride_h" },
+//!   { name = "v_s", type = "i64", offset = 72, value = "k_stride_s" },
+//! ]
+//! [structs.p]
+//! bytes = 368
+//! align = 8
+//! fields = [
+//!   { name = "q", type = "ptr", offset = 0, value = "q" },
+//!   { name = "k", type = "ptr", offset = 8, value = "k" },
+//!   { name = "v", type = "ptr", offset = 16, value = "v_t" },
+//!   { name = "q_scale", type = "ptr", offset = 24, value = "q_scale" },
+//!   { name = "k_scale", type = "ptr", offset = 32, value = "k_scale" },
+//!   { name = "v_scale", type = "ptr", offset = 40, value = "v_scale" },
+//!   { name = "out", type = "ptr", offset = 48, value = "out" },
+//!   { name = "lse", type = "ptr", offset = 56, value = 0 },
+//!   { name = "partial", type = "ptr", offset = 64, value = 0 },
+//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
+//!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
+//!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
+//!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
+//!   { name = "k_b", type = "i64", offset = 104, value = "k_stride_b" },
+//!   { name = "k_h", type = "i64", offset = 112, value = "k_stride_h" },
+//!   { name = "k_s", type = "i64", offset = 120, value = "k_stride_s" },
+//!   { name = "v_b", type = "i64", offset = 128, value = "k_stride_b" },
+//!   { name = "v_h", type = "i64", offset = 136, value = "k_stride_h" },
+//!   { name = "v_s", type = "i64", offset = 144, value = "k_stride_s" },
+//!   { name = "qs_b", type = "i32", offset = 152, value = "q_scale_b" },
+//!   { name = "qs_h", type = "i32", offset = 156, value = "q_scale_h" },
+//!   { name = "qs_t", type = "i32", offset = 160, value = "q_scale_t" },
+//!   { name = "ks_b", type = "i32", offset = 164, value = "k_scale_b" },
+//!   { name = "ks_h", type = "i32", offset = 168, value = "k_scale_h" },
+//!   { name = "ks_t", type = "i32", offset = 172, value = "k_scale_t" },
+//!   { name = "vs_b", type = "i32", offset = 176, value = "k_scale_b" },
+//!   { name = "vs_h", type = "i32", offset = 180, value = "k_scale_h" },
+//!   { name = "vs_t", type = "i32", offset = 184, value = "k_scale_t" },
+//!   { name = "B", type = "i32", offset = 188, value = "B" },
+//!   { name = "Hq", type = "i32", offset = 192, value = "Hq" },
+//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv" },
+//!   { name = "Sq", type = "i32", offset = 200, value = "Sq" },
+//!   { name = "Sk", type = "i32", offset = 204, value = "Sk" },
+//!   { name = "group", type = "i32", offset = 208, value = "group" },
+//!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
+//!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
+//!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
+//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 0 },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = 1 },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
+//!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Hq / Hkv * Sq, 64 * GROUPS)" },
+//!   { name = "section", type = "i32", offset = 240, value = 1 },
+//!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
+//!   { name = "cu_q", type = "ptr", offset = 256, value = "cu_seqlens_q" },
+//!   { name = "cu_k", type = "ptr", offset = 264, value = "cu_seqlens_k" },
+//!   { name = "used", type = "ptr", offset = 272, value = "cache_seqlens" },
+//!   { name = "pages", type = "ptr", offset = 280, value = "page_table" },
+//!   { name = "pages_b", type = "i64", offset = 288, value = "ceil_div(Sk, 64)" },
+//!   { name = "o_b", type = "i64", offset = 296, value = "out_stride_b" },
+//!   { name = "o_h", type = "i64", offset = 304, value = "out_stride_h" },
+//!   { name = "o_s", type = "i64", offset = 312, value = "out_stride_s" },
+//!   { name = "l_b", type = "i64", offset = 320, value = "lse_stride_b" },
+//!   { name = "l_h", type = "i64", offset = 328, value = "lse_stride_h" },
+//!   { name = "l_s", type = "i64", offset = 336, value = 1 },
+//!   { name = "total_q", type = "i32", offset = 344, value = "total_q" },
+//!   { name = "total_k", type = "i32", offset = 348, value = "total_k" },
+//!   { name = "page_size", type = "i32", offset = 352, value = "page_size" },
+//!   { name = "page_count", type = "i32", offset = 356, value = "B * ceil_div(Sk, 64) + 1" },
+//!   { name = "splits", type = "i32", offset = 360, value = 1 },
+//! ]
+//! [[launch]]
+//! entry = "transpose_plain"
+//! grid = ["2"]
+//! block = ["320 * ceil_div(256, D)"]
+//! shared_bytes = "ceil_div(256, D) * (768 * D + 96)"
+//! args = ["values", "p"]
+//! [[launch]]
+//! entry = "forward_e4m3_few_made"
+//! grid = ["min(B * Hkv * ceil_div(Hq / Hkv * Sq, 64 * GROUPS), 4)"]
+//! block = ["128 * GROUPS + 128"]
+//! shared_bytes = "(D / 256) * 232288 + (1 - D / 256) * (16896 * GROUPS + 135520)"
+//! args = ["p"]
+
+// transpose.cu, and forward_e4m3.cu over the V^T that it makes, where sequences use parts of their caches, or pages (few.cuh), with the products and copies of plain.cuh in the place of wgmma and tensor copies: on the
+// CPU the PTX machine executes all of its instructions. Two CTAs make V^T and four do all else, so that rings of buffers come round; its time is of no interest. The structs are FewParams and Values of transpose.cu, field by field.
+#define WS_WGS GROUPS
+#define WS_PACKED 1
+#define WS_BLOCKS 0
+#define WS_FEW 1
+#define WS_LENS 1
+#include "plain.cuh"
+#include "as_function.cuh"
+#include "forward_e4m3.cu"
+#include "transpose.cu"
+#include "as_kernels.cuh"
+#include "made_plain.cuh"
+
+extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_few_made(const __grid_constant__ FewParams p) {
+    const i32 rows = p.x.pages ? p.x.page_size : p.Sk;   // of a page, or of a sequence's cache
+    const TensorMap k_map = plain_map(p.k, p.k_b, p.k_h, p.k_s, rows, p.x.pages ? min(KEYS, rows) : KEYS, kPlainChunks, 0);
+    attention_forward_e4m3(p, plain_queries(p, p.Sq, p.q_b), k_map, made_map(p.v, p.Sk, p.B, p.Hkv, kColumns | kCounted));
+}
