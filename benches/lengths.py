@@ -45,14 +45,14 @@ def without_few(call):
     def run():
         real = h.choose_varlen, h.choose_lengths
         h.choose_varlen, h.choose_lengths = lambda s, *_: h.choose_ragged(s), lambda s, *_: h.choose_ragged(s)
-        launcher, w._call.launcher = w._call.launcher, None
+        launcher, w._known.launcher = w._known.launcher, None
         kept = getattr(ragged._local, "plans", {})
         ragged._local.plans, ragged._local.recent = {}, {}
         try:
             return call()
         finally:
             h.choose_varlen, h.choose_lengths = real
-            w._call.launcher, ragged._local.plans, ragged._local.recent = launcher, kept, {}
+            w._known.launcher, ragged._local.plans, ragged._local.recent = launcher, kept, {}
     return run
 
 

@@ -39,7 +39,7 @@ def draw(rng):
 def over(w, made):
     """Within it calls run over V^T by so many consumers, over rows of V (0), or as chosen (None)."""
     h, ragged, real = w._heuristic, w._ragged, (w._heuristic.may_make, w._heuristic.made_ns)
-    launcher, w._call.launcher, ragged._local.plans = w._call.launcher, None, {}
+    launcher, w._known.launcher, ragged._local.plans = w._known.launcher, None, {}
     if made == 0:
         h.may_make = lambda *_: False
     elif made:
@@ -47,7 +47,7 @@ def over(w, made):
     try:
         yield
     finally:
-        (h.may_make, h.made_ns), w._call.launcher, ragged._local.plans = real, launcher, {}
+        (h.may_make, h.made_ns), w._known.launcher, ragged._local.plans = real, launcher, {}
 
 
 def measure(w, torch, fa3, call_of):
@@ -61,7 +61,7 @@ def measure(w, torch, fa3, call_of):
     ours = lambda: w.sdpa_fp8_varlen(q, k, v, *scales, *cu, *most, causal=causal)
     s = w._heuristic.Shape(B, Hq, Hkv, *most, D, causal)
     ways = {"rows of V": 0, "chosen": None}
-    if w._heuristic.may_make(s, sum(keys)):
+    if w._heuristic.may_make(s, w._heuristic.made_bytes(s, sum(keys))):
         ways |= {f"V^T by {n}": n for n in w._heuristic.FEW_MADE[D] if n == 3 or D == 256 or not causal}
     right, off, graphs, chosen = None, {}, {}, None
     for name, made in ways.items():
