@@ -6,7 +6,7 @@
 Lengths are drawn evenly, log-normally, one long beside short ones, or alike. Each call comes with caches as large as its longest sequence, and so many times as large (--times). --pages: by pages of 64 keys in a random order. Microseconds a call by
 CUDA-graph replay in random order, medians of 3. `off` is the norm of the difference to the output over rows of V of the smallest caches over that of the latter. Ends with geometric means by head dimension.
 
-Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU. FA3 FP8 is left out where fa3-fwd is not installed.
+Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU. FA3 FP8 is left out where fa3-fwd is not installed, and with --pages, which its wheel has no kernels for.
 """
 import argparse
 import contextlib
@@ -73,8 +73,7 @@ def measure(w, torch, fa3, call_of, times, pages):
                 chosen[f"{name} {n}"] = c.name, c.tiles_per_worker
     if fa3:
         of_heads, rows = torch.full((B, Hkv), 0.015, device=dev), q.view(torch.uint8).transpose(1, 2).contiguous().view(E4)
-        keywords = dict(page_table=table) if pages else {}
-        graphs["fa3"] = graph(torch, [lambda: fa3.flash_attn_with_kvcache(rows, *(pool if pages else (k, v)), cache_seqlens=used, causal=causal, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads, num_splits=0, **keywords)], 4)
+        graphs["fa3"] = graph(torch, [lambda: fa3.flash_attn_with_kvcache(rows, k, v, cache_seqlens=used, causal=causal, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads, num_splits=0)], 4)
     return dict(B=B, Hq=Hq, Hkv=Hkv, D=D, queries=queries, longest=most, keys=sum(keys), causal=causal, lengths=how, pages=pages, kernels=chosen, off=off, us=time_all(torch, graphs, 4, 3))
 
 
@@ -92,6 +91,7 @@ def main():
         import fa3_fwd_interface as fa3
     except ImportError:
         fa3 = None
+    fa3 = None if args.pages else fa3
     rng, rows, began = random.Random(args.seed), [], time.time()
     while time.time() - began < args.seconds:
         call = draw(rng, args.times)
