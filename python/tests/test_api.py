@@ -364,6 +364,17 @@ class Plans(unittest.TestCase):
                 w._call._checked(*self.dense(), False, None, torch.bfloat16, None, lse, "default", None)
         first, second = (c.args for c in told.add.call_args_list)   # kind, tensors, options, launches, results, ...
         self.assertEqual((first[2][4], second[2][4], len(first[4]), len(second[4])), (False, True, 1, 2))
+        for told, results in ((first, 1), (second, 2)):
+            (_, words, addresses), *_ = told[3][0][4]   # of the launch's arguments
+            wanted = {8 * i: ("tensor", i) for i in range(6)} | {48 + 8 * i: ("result", i) for i in range(results)}
+            self.assertEqual({at: source for at, source in addresses if source[0] in ("tensor", "result")}, wanted)
+            self.assertEqual(words[:80], bytes(80), "addresses of the first call")
+
+    def test_what_lies_in_scratch_is_apart_and_aligned(self):
+        kinds = [(torch.float8_e4m3fn, (2, 3, 5, 64), (960, 320, 64, 1)), None, (torch.float32, (2, 3), (3, 1)), (torch.float8_e4m3fn, (2, 5, 3, 64), (960, 64, 320, 1)), (torch.float32, (), ())]
+        sources, end = w._known.laid_out(kinds, 256)
+        self.assertEqual(sources, [("scratch", 256), None, ("scratch", 2304), ("scratch", 2560), ("scratch", 4608)])
+        self.assertEqual(end, 4864)
 
 
 class Values(unittest.TestCase):
