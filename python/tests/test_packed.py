@@ -1,4 +1,5 @@
 """What sdpa_fp8_packed asks of V^T and of V's mean before a kernel reads them, and which way a call takes: needs torch, no GPU."""
+import contextlib
 import inspect
 import os
 import pathlib
@@ -156,6 +157,47 @@ class Ways(unittest.TestCase):
         for call in (lambda: w.sdpa_fp8_packed(q, kv, scale), lambda: _ops._sdpa_fp8_packed(q, kv.k, kv.v, scale, kv.k_scale, kv.v_scale, none, none)):
             with self.assertRaisesRegex(ValueError, "cpu"):
                 call()
+
+
+class Told(unittest.TestCase):
+    """What the wheel's launcher is told of calls that pack: the CPU stands in for the device, and nothing for its kernels."""
+
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.launcher = mock.Mock(call=lambda *a: None, knows=lambda *a: False, add=mock.Mock(return_value=True))
+        kernel = lambda choice, device, entry=None: mock.Mock(function=1, shared_bytes=choice.shared_bytes, dependent=True)
+        plan = w._plan
+        for owner, name, new in ((torch.Tensor, "is_cuda", True), (w._known, "launcher", self.launcher), (plan, "sms", lambda device: 132), (w._fused, "_major", lambda index: 9), (plan, "_current_stream", lambda index: 0),
+                                 (plan._driver, "bind_context", lambda index: None), (plan._driver, "Launch", mock.Mock()), (plan._driver, "encode_tensor_map", lambda *a: None), (plan._kernels, "kernel", kernel),
+                                 (torch.cuda, "device", lambda d: contextlib.nullcontext()), (w._memory, "counters", lambda n, *a: torch.zeros(n, dtype=torch.int32)), (w._memory, "empty_strided", None),
+                                 (torch._C, "_cuda_getCurrentRawStream", lambda index: 0), (torch._C, "_cuda_getDevice", lambda: None), (torch.cuda, "get_device_capability", lambda d=None: (9, 0))):
+            stack.enter_context(mock.patch.object(owner, name, new, create=True))
+
+    def told(self):
+        """Of the last call: the function's kind, each launch's number of arguments, how many results, bytes of scratch and counters."""
+        kind, _, _, launches, results, _, _, _, scratch_bytes, units = self.launcher.add.call_args.args
+        return kind, [len(x[4]) for x in launches], len(results), scratch_bytes, units
+
+    def test_each_call_is_told_whole(self):
+        known = w._known
+        x = lambda S=512, D=64, dtype=torch.bfloat16: torch.zeros(1, 8, S, D, dtype=dtype)
+        rows = [("tensor", torch.bfloat16, [1, 1], 2), ("head", torch.bfloat16, [2], 17), ("head", torch.float32, [1, 1], 16), ("block", torch.bfloat16, [1], 0)]   # maxima, counts and places
+        for scales, dtype, launches, units in rows:
+            w.quantize_fp8(x(dtype=dtype), scales)
+            self.assertEqual(self.told(), (known.QUANTISE, launches, 2, 0, units), scales)
+        w.pack_kv(x(), x())
+        self.assertEqual(self.told(), (known.PACK, [1], 7, 0, 0))
+        w.pack_kv(x(), x(), smooth_k=False)
+        self.assertEqual(self.told(), (known.PACK, [1], 6, 0, 0))
+        with mock.patch.object(w._call, "packed_fits", lambda *a: False):
+            w.sdpa(x(), x(), x())   # codes and scales of three tensors are scratch
+        kind, launches, results, scratch_bytes, units = self.told()
+        self.assertEqual((kind, launches, results, scratch_bytes), (known.UNMASKED, [2, 4], 1, 3 * (8 * 512 * 64 + 256)))
+        self.assertEqual(units, 3 * 2 * 8 + 1)
+        with mock.patch.object(w._call, "packed_fits", lambda *a: True):
+            w.sdpa(x(4096, 128), x(4096, 128), x(4096, 128), is_causal=True)
+        self.assertEqual(self.told()[:3], (known.UNMASKED, [1, 4], 1))
 
 
 if __name__ == "__main__":

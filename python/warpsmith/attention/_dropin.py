@@ -71,7 +71,7 @@ def _run(q, k, v, is_causal, scale, tells):
                 sources, end = _known.laid_out(kinds, end)
                 made.append(_fused.Packed(*sources))
             of_k, of_v = made
-            return out, _told([packing.described(places[1:], made)], plan, end, dict(q=places[0], k=of_k.codes, v=of_v.transposed, k_scale=of_k.scale, v_scale=of_v.scale, v_mean=of_v.mean))
+            return out, _told(packing.described(places[1:], made), plan, end, dict(q=places[0], k=of_k.codes, v=of_v.transposed, k_scale=of_k.scale, v_scale=of_v.scale, v_mean=of_v.mean))
     (q8, qs), (k8, ks), (v8, vs) = _pack.quantise([(q, None), (k, None), (v, None)], "head")
     if _fused.real(q):
         call = lambda x, causal: _call.run([x, k8, v8, qs, ks, vs], causal, softmax_scale, q.dtype, None, False)

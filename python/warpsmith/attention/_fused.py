@@ -137,8 +137,8 @@ class _Plan:
         return made
 
     def described(self, tensors, results):
-        """The launch by where addresses come from: of the tensors, and Packed of what becomes of each."""
+        """The one launch, by where addresses come from: of the tensors, and Packed of what becomes of each."""
         words = {}
         for i, (x, r) in enumerate(zip(tensors, results)):
             words.update({i * _SIZE + getattr(Pack, name).offset: source for name, source in zip(("x", "codes", "transposed", "scale", "mean"), (x, r.codes, r.transposed, r.scale, r.mean))})
-        return _known.launch(self.kernel, self.grid, self.block, [_known.struct(self.packs, words)])
+        return [_known.launch(self.kernel, self.grid, self.block, [_known.struct(self.packs, words)])]

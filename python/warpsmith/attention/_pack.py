@@ -73,8 +73,7 @@ def _tell_quantise(x, scales):
         kinds, units = plan and plan.kinds[0], plan and plan.words
         made = list(map(_known.result, range(2)))
     if plan:
-        launches = plan.described([_known.tensor(0)], [made])
-        _known.tell(_known.QUANTISE, (x,), (scales,), launches if isinstance(launches, list) else [launches], kinds, (0,), x.device, units=units)
+        _known.tell(_known.QUANTISE, (x,), (scales,), plan.described([_known.tensor(0)], [made]), kinds, (0,), x.device, units=units)
 
 
 def per(scales):
@@ -289,7 +288,7 @@ def _tell_pack(k, v, options):
         means = [kind for kind in (of_k.mean, of_v.mean) if kind]
         k_mean, v_mean = places[5] if of_k.mean else None, places[5 + bool(of_k.mean)] if of_v.mean else None
         made = _fused.Packed(places[0], places[2], k_mean, None), _fused.Packed(places[1], places[3], v_mean, places[4])
-        _known.tell(_known.PACK, (k, v), options, [plan.described([_known.tensor(0), _known.tensor(1)], made)], kinds + means, (0, 1), k.device)
+        _known.tell(_known.PACK, (k, v), options, plan.described([_known.tensor(0), _known.tensor(1)], made), kinds + means, (0, 1), k.device)
 
 
 def _even(name, x):
