@@ -24,7 +24,7 @@ def spread_case(r, g):
     page = r.choice((None, None, 64, 128, 192)) if lengths else None
     case = [B, Hkv, group, Sq, most, D, sms, ends, causal, kind, with_lse, page]
     def choice(s, page=None):
-        c = h.choose_spread(s, sms, page)
+        c = h.choose_spread(s, sms, page, lengths)
         assert c is not None, s
         return c if ends is None else h.replace(c, section=ends)
     if not lengths:
@@ -65,18 +65,18 @@ def spread_case(r, g):
 def repeated_stretches():
     """Calls of which one CTA begins units and another one ends them."""
     dice, found = random.Random(1), []
-    for D, Hkv, group in ((64, 4, 2), (128, 4, 4), (128, 4, 12), (256, 2, 8)):
-        t = inputs(B=9, Hq=Hkv * group, Hkv=Hkv, Sq=1, Sk=1500, D=D)
-        found.append((("stretches", D, group), lambda causal, t=t: w.sdpa_fp8(*t, causal=causal, _choice=h.choose_spread)))
+    for B, D, Hkv, group in ((9, 64, 4, 2), (9, 128, 4, 4), (9, 128, 4, 12), (9, 256, 2, 8), (40, 128, 4, 4), (3, 128, 4, 4), (3, 256, 2, 8)):   # 40: more than may have CTAs of their own
+        t = inputs(B=B, Hq=Hkv * group, Hkv=Hkv, Sq=1, Sk=1500, D=D)
+        found.append((("stretches", B, D, group), lambda causal, t=t: w.sdpa_fp8(*t, causal=causal, _choice=h.choose_spread)))
         q, k, v, qs, ks, vs = t
         caches = [x.view(torch.uint8).transpose(1, 2).contiguous().view(E4) for x in (k, v)]
-        used = torch.tensor([dice.choice((0, 1500, dice.randint(1, 1500))) for _ in range(9)], dtype=torch.int32, device=dev)
+        used = torch.tensor([dice.choice((0, 1500, dice.randint(1, 1500))) for _ in range(B)], dtype=torch.int32, device=dev)
         def call(causal, q=q, caches=caches, scales=(qs, ks, vs), used=used):
             ours = h.choose_lengths
-            h.choose_lengths = lambda s, *_: h.with_lengths(h.choose_spread(s), 1)
+            h.choose_lengths = lambda s, *_: h.with_lengths(h.choose_spread(s, lengths=True), 1)
             try:
                 return w._ragged.run_decode((q, *caches, *scales, used, None), causal, q.shape[3] ** -0.5, torch.bfloat16, None, False)
             finally:
                 h.choose_lengths = ours
-        found.append((("stretches, lengths", D, group), call))
+        found.append((("stretches, lengths", B, D, group), call))
     return found

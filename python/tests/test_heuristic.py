@@ -69,20 +69,27 @@ FEW = ("WS_FEW", 1)
 LAYOUT = lambda c: [d for d in c.defines if d[0] in ("WS_PACKED", "WS_BLOCKS")]
 
 
-def decided(c, s, used):
-    """How many CTAs share a row tile's keys, as few_decide of few.cuh decides for these lengths."""
+def decided(c, s, used, own=False):
+    """How many CTAs share a row tile's keys, as few_decide of few.cuh decides for these lengths where all sequences have one number. own: each sequence's number where each has its own, or None."""
     if c.tiles_per_worker == 1:
-        return 1
+        return None if own else 1
     step = 256 if c.file == "forward_e4m3" and s.D == 128 and s.plain and not s.causal else 128
     steps = lambda n: h.ceil_div(n, step)
     longest, total = max(map(steps, used)), sum(max(1, steps(n - s.Sq // 2 if s.causal else n)) for n in used)
-    def cycles(ways):
+    def cycles(ways, shares=None):
         units, several = c.row_tiles * s.Hkv, c.row_tiles * s.Hkv * s.B * ways > c.grid[0]
         high = 16 if several and ways == 1 else 0
         of_step, of_rows = (c.tiles_per_unit >> high & 0xFFFF) * step // 128, (c.total_tiles >> high & 0xFFFF) + ((ways > 1) + (ways > 4) + (ways > 16)) * c.section
         share = h.ceil_div(longest, ways) * of_step + of_rows
-        return max(share, units * (total * of_step + s.B * ways * of_rows) / c.grid[0] + 0.45 * share) if several else share
-    return min(range(1, c.tiles_per_worker + 1), key=cycles)
+        return max(share, units * (total * of_step + (shares or s.B * ways) * of_rows) / c.grid[0] + 0.45 * share) if several or shares else share
+    ways = range(1, c.tiles_per_worker + 1)
+    if not own:
+        return min(ways, key=cycles)
+    about = lambda n: total / longest * n + s.B / 2
+    if s.B == 1 or min(1.03 * cycles(n, about(n)) + 900 + 30 * s.B for n in ways[1:]) > min(map(cycles, ways)):
+        return None
+    shares = lambda n: [h.ceil_div(max(1, steps(x)), h.ceil_div(longest, n)) for x in used]
+    return shares(min(ways[1:], key=lambda n: cycles(n, sum(shares(n)))))
 
 
 def lengths_of(B, longest, total):
@@ -286,7 +293,7 @@ class Choice(unittest.TestCase):
         folder = pathlib.Path(__file__).resolve().parents[2] / "benches" / "results"
         if not folder.exists():
             self.skipTest("not a checkout")
-        for day, name, part, least in ((26, "choices", "every", 900), (26, "counters", "every", 1900), (26, "counters", "tests", 600), (26, "fast", "every", 1300), (28, "few-choices", "every", 650)):
+        for day, name, part, least in ((26, "choices", "every", 900), (26, "counters", "every", 1900), (26, "counters", "tests", 600), (26, "fast", "every", 1300), (28, "few-choices", "every", 640)):
             data = json.loads((folder / f"2026-11-{day}-h100-attention-{name}.json").read_text())   # where names still said what forward.cu now decides: _wide1
             of_kind = collections.defaultdict(list)
             for shape, causal, kind, times in data[part]:
@@ -350,6 +357,14 @@ class Choice(unittest.TestCase):
         self.assertEqual(ways(16, 300), 1)
         self.assertLessEqual(ways(2, 100_000, 32, [500, 300]), 4)   # whatever the capacity is
         self.assertGreaterEqual(ways(2, 100_000, 32, [500, 100_000]), 12)
+        def own(B, Hkv, Sk, D, used):
+            s = h.Shape(B, 4 * Hkv, Hkv, 16, Sk, D, True)
+            return decided(h.choose_lengths(s), s, used, own=True)
+        for D in (64, 128, 256):   # one long sequence beside short ones has more CTAs, and only it; alike they have one number
+            long, *others = own(16, 2, 12800, D, [12800] + [1000] * 15)
+            self.assertTrue(long >= 8 and max(others) <= 2, (D, long, others))
+            self.assertIsNone(own(16, 2, 12800, D, [12800] * 16))
+            self.assertIsNone(own(1, 2, 12800, D, [12800]))
         for B, Hkv, Sq, Sk, D in itertools.product((2, 30, 400), (1, 8, 64), (9, 32), (1000, 200_000), (64, 128, 256)):
             c = h.choose_lengths(h.Shape(B, 8 * Hkv, Hkv, Sq, Sk, D, True))
             with self.subTest(c=c):
@@ -436,12 +451,12 @@ class Choice(unittest.TestCase):
         """CTAs are as many for each head, and all of a launch's shared memory, parts and counters are there."""
         for D, rows, B, Hkv, Sk, lengths in itertools.product((64, 128, 256), (1, 8, 9, 16, 17), (1, 7, 300), (1, 5, 8, 132, 133), (1, 3000, 100_000), (False, True)):
             s = h.Shape(B, Hkv * rows, Hkv, 1, Sk, D, False)
-            c = h.choose_spread(s)
-            with self.subTest(s=s):
+            c = h.choose_spread(s, lengths=lengths)
+            with self.subTest(s=s, lengths=lengths):
                 self.assertEqual(c is None, rows > 16 or Hkv > 132 or D == 256 and rows > 8)
                 if c:
                     of_rows, each = dict(c.defines)["WS_ROWS"], c.grid[0] // Hkv
-                    self.assertEqual((c.grid[0] % Hkv, c.total_tiles, c.section % 8, c.block), (0, B * Hkv, 0, 256))
+                    self.assertEqual((c.grid[0] % Hkv, c.total_tiles, c.section % 8, c.block), (0, B * Hkv, 0, 288 if lengths and of_rows == 8 and D <= 128 else 256))   # with lengths a warp that finds out who adds
                     self.assertTrue(1 <= each and c.grid[0] <= h.SMS and each <= h.ceil_div(B * c.tiles_per_unit, 8))
                     self.assertEqual(c.units, c.grid[0] * of_rows)
                     self.assertGreaterEqual(c.partial_floats, 2 * c.grid[0] * of_rows * (D + 2))
@@ -449,7 +464,23 @@ class Choice(unittest.TestCase):
         for B, Sk, page, want in ((2, 131072, None, False), (3, 65536, None, True), (16, 8192, 64, True), (16, 8192, 16, False), (16, 512, None, False)):
             c = h.choose_lengths(h.Shape(B, 32, 8, 1, Sk, 128, False), page=page)
             self.assertEqual(("WS_SPREAD", 1) in c.defines, want, (B, Sk, page))
+        for D, rows, want in ((256, 8, "decode"), (256, 9, "forward"), (256, 16, "forward"), (128, 16, "decode"), (64, 16, "decode")):   # at D 256 few.cuh from nine rows on
+            self.assertTrue(h.choose_lengths(h.Shape(4, rows * 8, 8, 1, 2048, D, False)).file.startswith(want), (D, rows))
+        self.assertEqual(h.choose_lengths(h.Shape(4, 128, 8, 1, 2048, 256, False), page=48).file, "decode")   # whose pages it does not take
         self.assertIsNone(h.choose_spread(h.Shape(65535, 8, 8, 1, 1 << 20, 128, False)))   # tiles are numbered in 31 bits
+
+    def test_teams_over_caches_of_which_little_may_be_used(self):
+        """No more CTAs of a team than all of the caches want, no fewer than half of that; half tiles only where each warp has one."""
+        for D, B, Hkv, Sk, rows in itertools.product((64, 128, 256), (1, 2, 16), (1, 4, 16), (500, 3000, 20_000), (1, 8)):
+            s = h.Shape(B, Hkv * rows, Hkv, 1, Sk, D, False)
+            c = h.choose_lengths(s)
+            if ("WS_SPREAD", 1) in c.defines or c.file != "decode":
+                continue
+            whole = h.choose_decode(s).tiles_per_worker
+            with self.subTest(s=s):
+                self.assertTrue(whole / 2 <= c.tiles_per_worker <= whole)
+                keys, of_tile = dict(c.defines)["WS_KEYS"], h.DECODE[D][0]
+                self.assertEqual(keys < of_tile, D <= 128 and 2 * h.ceil_div(h.ceil_div(Sk, of_tile), c.tiles_per_worker) <= 8)
 
     def test_fast_asks_for_linear_weights_where_that_pays(self):
         """Of the kernels that make codes of weights those with linear ones, three consumers of them over V^T where keys are many; no others know the mode."""

@@ -76,7 +76,7 @@
 #endif
 
 constexpr i32 D = WS_D, KEYS = WS_KEYS, WARPS = WS_WARPS, STAGES = WS_STAGES, HALVES = WS_ROWS / 8, THREADS = 32 * WARPS;
-constexpr bool kSpread = WS_SPREAD, kWaits = HALVES == 1 && D <= 128 && !kSpread;     // the CTA of a team that began last waits for the others' outputs, if each has one unit. Which one it is a warp of its own finds out, beside which 168 registers are left for each thread
+constexpr bool kSpread = WS_SPREAD, kWaits = HALVES == 1 && D <= 128 && (!kSpread || WS_LENS);     // the CTA of a team that began last waits for the others' outputs, if each has one unit. Which one it is a warp of its own finds out, beside which 168 registers are left for each thread
 constexpr i32 ALL_THREADS = kWaits ? THREADS + 32 : THREADS;
 static_assert(STAGES >= 2, "a tile is asked for while another is read");
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
@@ -275,11 +275,15 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
 #if WS_LENS
     // A sequence's own tiles are shared out, and what is used of its cache is read.
     auto keys_in = [&](i32 used) { return min(max(used, 0), p.Sk); };
-    auto keys_at = [&](i32 b) { return keys_in(__ldg(x.used + min(b, p.B - 1))); };
+    auto keys_at = [&](i32 b) { return keys_in(x.used[min(b, p.B - 1)]); };   // not as constant: CTAs must agree
     auto keys_of = [&](i32 unit) { return keys_in(__ldg(x.used + head_of(p, min(unit, units - 1)) / p.Hkv)); };
 #endif
+#if WS_SPREAD && WS_LENS
+    Stretch placed;
+    placed.place_in(units / p.B);
+#endif
 #if WS_SPREAD && !WS_LENS
-    const Stretch own = stretch_of(p.B, units / p.B, p.section, per_unit);
+    const Stretch own = stretch_of(p);
     const i32 first_tile = own.from + static_cast<i32>(warp), stop = own.to;   // of all sequences'
 #elif WS_LENS
     auto first_of = [&](i32 keys) { return part * (((keys + KEYS - 1) / KEYS + team_size - 1) / team_size) + static_cast<i32>(warp); };
@@ -298,7 +302,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
 #if WS_LENS
 #if WS_SPREAD
         auto keys_now = [&](i32 b) { return keys_in(static_cast<i32>(load_u32(x.used + min(b, p.B - 1)))); };
-        Stretch own = stretch_of(p.B, units / p.B, p.section, keys_now, lane);
+        Stretch own = stretch_of(p, placed, keys_now, lane);
         const i32 first_tile = own.from + static_cast<i32>(warp), stop = own.to;
 #else
         const i32 keys = keys_in(static_cast<i32>(load_u32(x.used + b))), first_tile = first_of(keys), stop = stop_of(keys);
@@ -328,6 +332,11 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             // All warps' by the one that has no tiles: the others do not wait for lengths and pages.
             const i32 tile = first_tile - WARPS + static_cast<i32>(lane);
             i32 row = b, first = tile * KEYS;
+#if WS_SPREAD && WS_LENS
+            h = head_of(p, own.place);
+            while (tile < stop && tile >= own.begin + own.tiles && own.sequence < p.B) own.begin += own.tiles + own.ends, own.tiles = tiles_in(keys_now(++own.sequence));
+            row = min(own.sequence, p.B - 1), first = min(max((tile - own.begin) * KEYS, 0), p.Sk - 1);   // whatever lengths were
+#endif
             if (lane < kHinted * WARPS && tile < stop) find(row, first);
 #pragma unroll 1
             for (i32 i = 0; i < min(kHinted * WARPS, stop - first_tile + WARPS); ++i) hint(__shfl_sync(0xFFFFFFFFu, row, i), __shfl_sync(0xFFFFFFFFu, first, i), i < of_v * WARPS);
@@ -337,7 +346,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
                 i32 row = b, first = (first_tile + i * WARPS) * KEYS;
                 if (first_tile + i * WARPS >= stop) break;
 #if WS_SPREAD && WS_LENS
-                while (first_tile + i * WARPS >= own.begin + own.tiles && own.sequence < p.B) own.begin += own.tiles + p.section, own.tiles = tiles_in(keys_now(++own.sequence));
+                while (first_tile + i * WARPS >= own.begin + own.tiles && own.sequence < p.B) own.begin += own.tiles + own.ends, own.tiles = tiles_in(keys_now(++own.sequence));
                 row = min(own.sequence, p.B - 1), h = head_of(p, own.place), first = min(max((first_tile + i * WARPS - own.begin) * KEYS, 0), p.Sk - 1);   // whatever lengths were
 #elif WS_SPREAD
                 row = (first_tile + i * WARPS) / (per_unit + p.section), h = head_of(p, own.place), first = min((first_tile + i * WARPS) % (per_unit + p.section), per_unit - 1) * KEYS;
@@ -353,21 +362,30 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
         mbarrier_init(smem_addr(smem) + kFree, 1);
     }
     __syncthreads();
-    const bool waits = kWaits && team_size > 1 && units == teams;
 #if !WS_SPREAD
+    const bool waits = kWaits && team_size > 1 && units == teams;
+#endif
+#if !WS_SPREAD || WS_LENS
     if (kWaits && warp == WARPS) {
         // Of a team's CTAs the last one to come here adds their outputs: all others are under way, so it may wait for them. PERF: while tiles are read an answer takes 1 to 4 us, and nothing else waits for this warp's.
         let_next_kernel_start();
         if (kHintsAlone) bring();
         wait_for_earlier_kernels();
+#if WS_SPREAD
+        const Stretch own = stretch_of(p, placed, keys_at, lane);
+        const i32 sharers = (own.tiles + own.share - 1) / own.share, cta = own.place * own.count + own.nth, first_cta = own.place * own.count + own.begin / own.share;
+        const bool waits = own.alone && own.from < own.to && sharers > 1;
+#else
+        const i32 sharers = team_size, cta = blockIdx.x, first_cta = team;
+#endif
         if (waits) {
-            float* const mine = p.partial + static_cast<i64>(blockIdx.x) * kPartFloats;
+            float* const mine = p.partial + static_cast<i64>(cta) * kPartFloats;
             const float e = __uint_as_float(kEmpty);
             for (i32 i = lane; i < kPartFloats / 4; i += 32) put(mine + 4 * i, make_float4(e, e, e, e));
             __syncwarp();
             if (lane == 0) {
-                const bool last = add_in_order(p.arrived + team * WARPS, 1) == team_size - 1;
-                if (last) p.arrived[team * WARPS] = 0;
+                const bool last = add_in_order(p.arrived + first_cta * WARPS, 1) == sharers - 1;
+                if (last) p.arrived[first_cta * WARPS] = 0;
                 *reinterpret_cast<volatile u32*>(smem + kAdds) = last;
             }
             __syncwarp();
@@ -394,9 +412,9 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     };
 #if WS_SPREAD
 #if WS_LENS
-    const Stretch own = stretch_of(p.B, units / p.B, p.section, keys_at, lane);
+    const Stretch own = stretch_of(p, placed, keys_at, lane);
 #endif
-    Cursor at{0, own.from + static_cast<i32>(warp), own.stop_in(own.begin, own.tiles, p.section), own.sequence, head_of(p, own.place), own.begin, own.tiles};
+    Cursor at{0, own.from + static_cast<i32>(warp), own.stop_in(own.begin, own.tiles), own.sequence, head_of(p, own.place), own.begin, own.tiles};
 #elif WS_LENS
     Cursor at{team, first_of(keys_of(team)), stop_of(keys_of(team)), head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #else
@@ -405,13 +423,13 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     // On to a unit that has it, if this one has no more.
     auto settle = [&] {
 #if WS_SPREAD
-        while (at.tile >= at.begin + at.tiles && at.begin + at.tiles + p.section < own.to) {
-            at.begin += at.tiles + p.section, ++at.b;
+        while (at.tile >= at.begin + at.tiles && at.begin + at.tiles + own.ends < own.to) {
+            at.begin += at.tiles + own.ends, ++at.b;
             at.tile = max(at.tile, at.begin + ((at.tile - at.begin) & (WARPS - 1)));
 #if WS_LENS
             at.tiles = tiles_in(keys_at(at.b));
 #endif
-            at.stop = own.stop_in(at.begin, at.tiles, p.section);
+            at.stop = own.stop_in(at.begin, at.tiles);
         }
 #else
         while (at.tile >= at.stop && at.unit < units) {
@@ -452,15 +470,16 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
 
     u32 slot = 0, phase = 0, free_phase = 0;
 #if WS_SPREAD
-    for (i32 sequence = own.sequence, begin = own.begin, tiles = own.tiles; begin < own.to; begin += tiles + p.section, ++sequence) {
+    for (i32 sequence = own.sequence, begin = own.begin, tiles = own.tiles; begin < own.to; begin += tiles + own.ends, ++sequence) {
 #if WS_LENS
         tiles = tiles_in(keys_at(sequence));
 #endif
         // Of the unit's tiles those from `since` to `stop` are this CTA's, and its warps go on in turn where they were.
-        const i32 since = max(0, own.from - begin), stop = own.stop_in(begin, tiles, p.section) - begin, first_tile = since + ((static_cast<i32>(warp) - (begin + since - own.from)) & (WARPS - 1));
+        const i32 since = max(0, own.from - begin), stop = own.stop_in(begin, tiles) - begin, first_tile = since + ((static_cast<i32>(warp) - (begin + since - own.from)) & (WARPS - 1));
         if (since >= tiles) continue;   // its end alone
-        const bool is_first = sequence == own.sequence, is_last = begin + tiles + p.section >= own.to, whole = since == 0 && stop == tiles;
+        const bool is_first = sequence == own.sequence, is_last = begin + tiles + own.ends >= own.to, whole = since == 0 && stop == tiles;
         const i32 begun_by = whole ? 0 : begin / own.share, sharers = whole ? 1 : (begin + tiles - 1) / own.share - begun_by + 1;
+        const bool waits = kWaits && own.alone && sharers > 1;
         const i32 unit = sequence * own.beside + own.place;
 #else
     const i32 sharers = team_size;

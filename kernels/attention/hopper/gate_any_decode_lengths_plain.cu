@@ -115,7 +115,7 @@
 //! [[launch]]
 //! entry = "decode_plain"
 //! grid = ["TEAM * (SPREAD * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) + (1 - SPREAD) * (RING * B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS) + (1 - RING) * min(B * Hkv * ceil_div(Hq / Hkv * Sq, ROWS), 2)))"]
-//! block = ["256 + 32 * (1 - SPREAD) * (8 / ROWS) * min(1, 128 / D)"]
+//! block = ["256 + 32 * (8 / ROWS) * min(1, 128 / D)"]
 //! shared_bytes = "(2 + RING * (ROWS / 16)) * 65536 + (ROWS / 32) * 512 * D + 1152 + (1 - RING) * 256 * (D + 4) + SPREAD * (ROWS / 16) * min(1, 128 / D) * (256 * D + 1536)"
 //! args = ["p", "x"]
 

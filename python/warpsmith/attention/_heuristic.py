@@ -687,7 +687,7 @@ def ragged_ns(s):
 
 def choose_lengths(s, sms=SMS, page=None):
     """Caches of which each sequence uses a part, at most Sk keys, perhaps by pages of so many: few queries go to decode.cu, more to few.cuh, as far as pages are of their tiles, all else to ragged.cu."""
-    rows, even = s.group * s.Sq, choose_spread(s, sms, page)
+    rows, even = s.group * s.Sq, choose_spread(s, sms, page, lengths=True)
     if even and s.B > 2 and 2 * s.B * s.Hkv * s.Sk * s.D >= 40 << 20:   # of 1,196 random calls within 0.9% of the faster one's times in the geometric mean; by teams 7% (H200, 2026-11-28)
         return with_lengths(even, 1)
     found = []
@@ -695,9 +695,9 @@ def choose_lengths(s, sms=SMS, page=None):
         found.append(choose_caches(s, sms))
     else:
         found.append((prod(map(ragged_ns, some_used(s))), choose_ragged(s, sms)))
-    if rows <= 256:
-        decode = choose_more(s, sms, page)[1]
-        ns = 0 if rows <= 16 else prod(choose_more(x, sms, page)[0] for x in some_used(s)) * 115 // 100   # whose CTAs for a sequence are as many as all of a cache wants
+    if rows <= (8 if s.D == 256 and found[0][1].file != "ragged" else 256):   # of 9 to 16 rows few.cuh takes 0.89 of decode.cu's time at D 256 (1,570 random calls; H200, 2026-11-28), 1.06 to 1.10 at D 64 and 128
+        ns, decode = choose_more(s, sms, page, some_used(s))
+        ns = 0 if rows <= 16 else ns * 115 // 100
         found += [(ns, decode)] if not page or page % decode.boxes[1] == 0 else []
     choice = min(found, key=lambda x: x[0])[1]
     return choice if choice.file == "ragged" else with_lengths(choice, 1)
