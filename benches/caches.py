@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Random prompts over caches (`decode_fp8` of many queries) of which sequences use parts that only the device knows: as chosen, over rows of V, over V^T that is made before, and FA3 FP8.
+"""Random prompts over caches (`decode_fp8` of many queries) of which sequences use parts that only the device knows: as chosen, over rows of V, over V^T that is made before, and FA3 FP8. Or --few: calls of at most 16 packed rows.
 
-    caches.py [--seconds 60] [--seed 1] [--times 1,8] [--pages] [--out FILE]
+    caches.py [--few] [--seconds 60] [--seed 1] [--times 1,8] [--pages] [--out FILE]
 
 Lengths are drawn evenly, log-normally, one long beside short ones, or alike. Each call comes with caches as large as its longest sequence, and so many times as large (--times). --pages: by pages of 64 keys in a random order. Microseconds a call by
-CUDA-graph replay in random order, medians of 3. `off` is the norm of the difference to the output over rows of V of the smallest caches over that of the latter. Ends with geometric means by head dimension.
+CUDA-graph replay in random order, medians of 3; of few rows
+calls of a graph take up to six caches in turn, which together are more than the L2 holds. `off` is the norm of the difference to the output over rows of V of the smallest caches over that of the latter. Ends with geometric means by head dimension.
 
 Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU. FA3 FP8 is left out where fa3-fwd is not installed, and with --pages, which its wheel has no kernels for.
 """
@@ -33,6 +34,18 @@ def draw(rng, times):
     return Hkv * group, Hkv, D, queries, keys, causal, how
 
 
+def draw_few(rng, times):
+    """The same of at most 16 packed rows, mostly one token."""
+    D, group, Hkv, queries = rng.choice([64, 128, 128, 256]), rng.choice([1, 2, 4, 4, 8, 8]), rng.choice([1, 2, 4, 8, 8, 16]), rng.choice([1, 1, 1, 1, 2, 4])
+    B, most, how = int(2 ** rng.uniform(0, 7)), 64 * int(2 ** rng.uniform(1, 8)), rng.choice(["evenly", "log", "one long", "alike"])
+    of = {"evenly": lambda: rng.randint(1, most), "log": lambda: int(most * 2 ** -rng.uniform(0, 4)), "one long": lambda: int(most * rng.uniform(0.03, 0.15)), "alike": lambda: most}[how]
+    keys = [max(queries, of()) for _ in range(B)]
+    keys[rng.randrange(B)] = most
+    if queries * group > 16 or B * most * max(times) * Hkv * D > 3e9 or sum(keys) * Hkv * D > 1.5e8:
+        return None
+    return Hkv * group, Hkv, D, queries, keys, queries > 1, how
+
+
 @contextlib.contextmanager
 def over(w, made):
     """Within it calls run over V^T (True), over rows of V (False), or as chosen (None)."""
@@ -53,28 +66,30 @@ def measure(w, torch, fa3, call_of, times, pages):
     dev, E4, B, most = "cuda", torch.float8_e4m3fn, len(keys), max(keys)
     codes = lambda *shape: (torch.randn(*shape, D, device=dev, dtype=torch.float16) / 4.5 * 448 / 4).clamp(-448, 448).to(E4)
     q, k, v = codes(B, Hq, queries), *(codes(B, most * max(times), Hkv) for _ in "kv")
+    few = queries * Hq // Hkv <= 16
+    sets = [(k, v)] + [(torch.empty_like(k).copy_(k), torch.empty_like(v).copy_(v)) for _ in range(1, max(1, min(6, int(75e6 / (sum(keys) * Hkv * D)), int(4e9 / k.numel()))) if few else 1)]
     scales = [torch.rand(B, H, device=dev) * 0.01 + 0.01 for H in (Hq, Hkv, Hkv)]
     used = torch.tensor(keys, dtype=torch.int32, device=dev)
     table = torch.randperm(B * most * max(times) // 64, device=dev).to(torch.int32).view(B, -1) if pages else None
     tables = {n: table[:, :n * most // 64].contiguous() if pages else None for n in times}
-    pool = [x.view(-1, 64, Hkv, D) for x in (k, v)]
+    pool = lambda x: x.view(-1, 64, Hkv, D)
     right, off, graphs, chosen = None, {}, {}, {}
     for n in times:
-        for name, made in (("rows of V", False), ("V^T", True), ("chosen", None)):
-            ours = lambda: w.decode_fp8(q, *(pool if pages else (k[:, :n * most], v[:, :n * most])), *scales, used, page_table=tables[n], causal=causal)
+        for name, made in (("chosen", None),) if few else (("rows of V", False), ("V^T", True), ("chosen", None)):
+            ours = [lambda k=k, v=v: w.decode_fp8(q, *((pool(k), pool(v)) if pages else (k[:, :n * most], v[:, :n * most])), *scales, used, page_table=tables[n], causal=causal) for k, v in sets]
             with over(w, made):
-                out = ours().float()
+                out = ours[0]().float()
                 c = w._ragged._local.last.choice
                 if made and not c.transposes:
                     continue
                 right = out if right is None else right
                 off[f"{name} {n}"] = round(float((out - right).norm() / right.norm()), 4)
-                graphs[f"{name} {n}"] = graph(torch, [ours], 4)
+                graphs[f"{name} {n}"] = graph(torch, ours, max(4, len(sets)))
                 chosen[f"{name} {n}"] = c.name, c.tiles_per_worker
     if fa3:
         of_heads, rows = torch.full((B, Hkv), 0.015, device=dev), q.view(torch.uint8).transpose(1, 2).contiguous().view(E4)
-        graphs["fa3"] = graph(torch, [lambda: fa3.flash_attn_with_kvcache(rows, k, v, cache_seqlens=used, causal=causal, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads, num_splits=0)], 4)
-    return dict(B=B, Hq=Hq, Hkv=Hkv, D=D, queries=queries, longest=most, keys=sum(keys), causal=causal, lengths=how, pages=pages, kernels=chosen, off=off, us=time_all(torch, graphs, 4, 3))
+        graphs["fa3"] = graph(torch, [lambda k=k, v=v: fa3.flash_attn_with_kvcache(rows, k, v, cache_seqlens=used, causal=causal, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads, num_splits=0) for k, v in sets], max(4, len(sets)))
+    return dict(B=B, Hq=Hq, Hkv=Hkv, D=D, queries=queries, longest=most, keys=sum(keys), causal=causal, lengths=how, pages=pages, kernels=chosen, off=off, us=time_all(torch, graphs, max(4, len(sets)), 3))
 
 
 def main():
@@ -83,6 +98,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--times", default="1,8", type=lambda x: [int(n) for n in x.split(",")])
     parser.add_argument("--pages", action="store_true")
+    parser.add_argument("--few", action="store_true")
     parser.add_argument("--out")
     args = parser.parse_args()
     import torch
@@ -94,7 +110,7 @@ def main():
     fa3 = None if args.pages else fa3
     rng, rows, began = random.Random(args.seed), [], time.time()
     while time.time() - began < args.seconds:
-        call = draw(rng, args.times)
+        call = (draw_few if args.few else draw)(rng, args.times)
         if call:
             rows.append(measure(w, torch, fa3, call, args.times, args.pages))
     if args.out:
@@ -105,7 +121,9 @@ def main():
         us = [r["us"] for r in rows if r["D"] == D]
         for n in args.times:
             if us:
-                line = f"D {D}, caches {n} times the longest: {len(us)} calls; of the time with {first} {mean([x[f'chosen {n}'] / x[f'chosen {first}'] for x in us]):.3f}, of that over rows of V {mean([x[f'chosen {n}'] / x[f'rows of V {n}'] for x in us]):.3f}"
+                line = f"D {D}, caches {n} times the longest: {len(us)} calls; of the time with {first} {mean([x[f'chosen {n}'] / x[f'chosen {first}'] for x in us]):.3f}"
+                if not args.few:
+                    line += f", of that over rows of V {mean([x[f'chosen {n}'] / x[f'rows of V {n}'] for x in us]):.3f}"
                 print(line + (f"; FA3 FP8 {mean([x['fa3'] / x[f'chosen {n}'] for x in us]):.2f} times as long, faster in {sum(x['fa3'] < x[f'chosen {n}'] for x in us)}" if fa3 else ""), flush=True)
 
 

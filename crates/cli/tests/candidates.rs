@@ -419,7 +419,7 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
     const EXACT_BLOCKS: &str = "gate_any_forward_few_blocks_plain.cu";
     const F16: &str = "gate_any_forward_f16_few_plain.cu";
     const F16_VARLEN: &str = "gate_any_forward_f16_few_varlen_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 19] = [
+    let rows: [(&str, &str, &[&str], usize); 20] = [
         (
             EXACT,
             "a log-sum-exp of shares of keys, queries that see nothing",
@@ -477,7 +477,13 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
             "gate_any_forward_f16_few_lengths_plain.cu",
             "the kernel without exponentials, parts of caches, pages",
             &["--shapes", "3x4x2x12x400x64", "--sweep"],
-            8,
+            12,
+        ),
+        (
+            CODES_LENGTHS,
+            "each sequence's own number of shares",
+            &["--shapes", "3x4x2x12x600x128", "--config", "own_shared"],
+            4,
         ),
         (
             CODES_VARLEN,

@@ -103,38 +103,91 @@ WS_DEV void few_clear_gaps(const Params& p, i32 warp, i32 warps, i32 lane) {
 
 // How many CTAs share a row tile's keys. In caches the device alone knows what for: it decides, up to p.tiles_per_worker, as the host does where it knows the longest and the sum (uneven_ns of _heuristic.py).
 // Measured, H200, 2026-11-28, of caches of which an eighth at most is used: 0.84 to 0.86 of the time by a number that the host took from their size. Deciding takes 0.40 us, each producer's warp for itself, what lengths do not change before they are waited for; by one warp and a barrier 0.51, all of it after the wait 0.68.
+// Where an estimate says that it gains more than it takes each sequence has its own number instead, of shares of so many tiles at most: with products for divisions (forward_work.cuh) 1,781 calls take 0.977 of the time, of one long sequence beside short ones 0.945 (0.51 to 1.25), of log-normal lengths 0.976, alike 0.998; FA3 FP8 is
+// faster in 92 of them instead of 162. Losers: own numbers always, found by all roles' divisions, 1.03 to 1.05 where lengths are alike (0.3 to 1.7 us, and up to 4 of long calls).
 #if WS_LENS == 1 && !WS_PACKED
 constexpr bool kDecides = true;
 
-// By a warp, whose lanes estimate one number each: row tiles are drawn, so a call takes what all work is over all SMs, and somewhat less than half of the longest share, but no less than that share. Cycles of a tile of keys are in p.tiles_per_unit, of a row tile in p.total_tiles
+WS_DEV i32 few_steps(i32 keys) { return max(1, (keys + KEYS * kWhole - 1) / (KEYS * kWhole)); }
+
+// Shares of a sequence of so many steps, of at most so many each, whose inverse is `over`: a product, of whose rounding all that matters is that there is one and that roles agree.
+WS_DEV i32 few_shares(const Params& p, i32 steps, u32 over) { return min(1 + static_cast<i32>(__umulhi(steps - 1, over)), p.tiles_per_worker); }
+
+// By a warp, whose lanes estimate one size each: row tiles are drawn, so a call takes what all work is over all SMs, and somewhat less than half of the longest share, but no less than that share. Cycles of a tile of keys are in p.tiles_per_unit, of a row tile in p.total_tiles
 // (lower halves, and upper ones where a CTA has several row tiles whose keys nobody shares), of each time that parts are added in p.section. All that lengths do not change is known before they are waited for.
-WS_DEV i32 few_decide(const Params& p, u32 lane) {
-    if (p.tiles_per_worker == 1) return 1;
-    constexpr i32 kOfStep = KEYS * kWhole;
+WS_DEV void few_decide(const Params& p, u32 lane, Work& w) {
+    w.ways = 1, w.more = w.b = w.before = 0, w.over_share = w.over_ways = 0;
+    if (p.tiles_per_worker == 1) return;
     const i32 ways = static_cast<i32>(lane) + 1, units = p.row_tiles * p.Hkv;
     const bool several = static_cast<i64>(units) * p.B * ways > gridDim.x, upper = several && ways == 1;
     const float of_step = static_cast<float>(kWhole * (upper ? p.tiles_per_unit >> 16 : p.tiles_per_unit & 0xFFFF));
     const float of_rows = static_cast<float>((upper ? p.total_tiles >> 16 : p.total_tiles & 0xFFFF) + ((ways > 1) + (ways > 4) + (ways > 16)) * p.section);
-    const float of_sm = static_cast<float>(units) * rcp(static_cast<float>(gridDim.x)), of_all = of_sm * of_step, of_shares = of_sm * static_cast<float>(p.B * ways) * of_rows, part = rcp(static_cast<float>(ways));
+    const float of_sm = static_cast<float>(units) * rcp(static_cast<float>(gridDim.x)), of_all = of_sm * of_step, of_share = of_sm * of_rows, of_shares = static_cast<float>(p.B * ways) * of_share, part = rcp(static_cast<float>(ways));
     const i32* used = ragged(p).used;
-    i32 longest = 0, all = 0;
+    i32 longest = 0, all = 0, first = 0;
     wait_for_earlier_kernels();   // whose lengths no load that takes memory for constant (ld.global.nc) need see: CTAs that did not agree would leave counters as nobody expects them
+    auto keys_of = [&](i32 b) { return min(max(used[b], 0), p.Sk); };
     for (i32 b = lane; b < p.B; b += 32) {
-        const i32 keys = min(max(used[b], 0), p.Sk), steps = (keys + kOfStep - 1) / kOfStep;
+        const i32 keys = keys_of(b), steps = few_steps(keys);
+        if (b < 32) first = steps;
         longest = max(longest, steps);
-        all += WS_CAUSAL ? (max(1, keys - p.Sq / 2) + kOfStep - 1) / kOfStep : max(1, steps);
+        all += WS_CAUSAL ? few_steps(keys - p.Sq / 2) : steps;
     }
     longest = __reduce_max_sync(0xFFFFFFFFu, longest), all = __reduce_add_sync(0xFFFFFFFFu, all);
-    const float share = fmaf(floorf(fmaf(static_cast<float>(longest + static_cast<i32>(lane)), part, 0.001f)), of_step, of_rows);
-    const float cycles = several ? fmaxf(share, fmaf(static_cast<float>(all), of_all, of_shares) + 0.45f * share) : share;
-    return static_cast<i32>(__reduce_min_sync(0xFFFFFFFFu, ways > p.tiles_per_worker ? 0xFFFFFFFFu : __float_as_uint(cycles) & ~31u | lane) % 32) + 1;   // CTAs must agree, and do
+    // The lane of the least of so many cycles, above it: CTAs must agree, and do.
+    auto least = [&](float cycles) { return __reduce_min_sync(0xFFFFFFFFu, ways > p.tiles_per_worker ? 0xFFFFFFFFu : __float_as_uint(cycles) & ~31u | lane); };
+    const float size = floorf(fmaf(static_cast<float>(longest + static_cast<i32>(lane)), part, 0.001f)), share = fmaf(size, of_step, of_rows), work = static_cast<float>(all) * of_all;
+    auto drawn = [&](float shares) { return fmaxf(share, fmaf(shares, of_share, work) + 0.45f * share); };
+    const u32 alike = least(several ? fmaxf(share, work + of_shares + 0.45f * share) : share);
+    w.ways = static_cast<i32>(alike % 32) + 1, w.over_ways = inverse_of(w.ways);
+    // Each sequence its own number, where that gains more than it takes: so many shares, about.
+    const float about = fmaf(static_cast<float>(all) * rcp(static_cast<float>(longest)), static_cast<float>(ways), 0.5f * static_cast<float>(p.B));
+    if (p.B == 1 || least(ways == 1 ? 1e30f : fmaf(drawn(about), 1.03f, static_cast<float>(900 + 30 * p.B))) > alike) return;
+    const u32 over = static_cast<u32>(4294968320.0f * rcp(fmaxf(size, 1.0f)));
+    i32 shares = 0;
+#pragma unroll 1
+    for (i32 b = 0; b < p.B; b += 32) {
+        const i32 steps = b == 0 ? first : b + static_cast<i32>(lane) < p.B ? few_steps(keys_of(b + lane)) : 0;
+#pragma unroll 4
+        for (i32 i = 0; i < min(32, p.B - b); ++i) shares += few_shares(p, __shfl_sync(0xFFFFFFFFu, steps, i), over);
+    }
+    const u32 best = least(ways == 1 ? 1e30f : drawn(static_cast<float>(shares))) % 32;
+    w.over_share = __shfl_sync(0xFFFFFFFFu, over, best);
+    w.more = (__shfl_sync(0xFFFFFFFFu, shares, best) - p.B) * units;
+    if (static_cast<i32>(blockIdx.x) >= w.more) return;
+    // Where this CTA's first share is.
+#pragma unroll 1
+    for (i32 b = 0;; b += 32) {
+        const i32 steps = b == 0 ? first : b + static_cast<i32>(lane) < p.B ? few_steps(keys_of(b + lane)) : 0, here = steps == 0 ? 0 : (few_shares(p, steps, w.over_share) - 1) * units;
+        i32 end = w.before + here;
+#pragma unroll
+        for (u32 i = 1; i < 32; i *= 2) {
+            const i32 x = __shfl_up_sync(0xFFFFFFFFu, end, i);
+            if (lane >= i) end += x - w.before;
+        }
+        const u32 behind = __ballot_sync(0xFFFFFFFFu, end > static_cast<i32>(blockIdx.x));
+        if (behind != 0) {
+            const i32 at = __ffs(static_cast<i32>(behind)) - 1;
+            w.b = b + at, w.before = __shfl_sync(0xFFFFFFFFu, end - here, at);
+            return;
+        }
+        w.before = __shfl_sync(0xFFFFFFFFu, end, 31);
+    }
 }
 #else
 constexpr bool kDecides = false;
-WS_DEV i32 few_decide(const Params&, u32) { return 1; }
+WS_DEV void few_decide(const Params&, u32, Work&) {}
 #endif
 
 WS_DEV i32 few_ways(const Params& p, const Work& w) { return kDecides ? w.ways : p.tiles_per_worker; }
+
+// Before all row tiles, for who looks for them.
+WS_DEV void few_prepare(const Params& p, Work& w) {
+    w.over = few_over(p);
+    w.over_row_tiles = inverse_of(kVarlen ? p.Hkv : p.row_tiles);
+    if (!kVarlen) w.over_units = inverse_of(p.row_tiles * p.Hkv);
+    if (!kDecides) w.over_ways = inverse_of(p.tiles_per_worker);
+}
 
 // Of a row tile's sequence.
 WS_DEV i32 few_keys(const Params& p, const Work& w) { return kLens ? w.keys : p.Sk; }
@@ -167,11 +220,10 @@ WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
         w.first_q = first_q;
         const i32 row_tiles = (p.group * w.queries + ROWS - 1) / ROWS, units = row_tiles * p.Hkv;
         if (t < (w.before + units) * p.tiles_per_worker) {
-            w.unit = t / p.tiles_per_worker;
-            w.split = t - w.unit * p.tiles_per_worker;
+            w.unit = divide(t, p.tiles_per_worker, w.over_ways, w.split);
             // The last rows, which may see most, first; heads side by side.
-            const i32 i = w.unit - w.before, from_last = i / p.Hkv;
-            w.head = (i - from_last * p.Hkv) * p.group;
+            const i32 from_last = divide(w.unit - w.before, p.Hkv, w.over_row_tiles, w.kv_head);
+            w.head = w.kv_head * p.group;
             w.first_row = (row_tiles - 1 - from_last) * ROWS;
             w.first_k = min(max(__ldg(x.cu_k + w.b), 0), x.total_k);
             w.keys = min(max(__ldg(x.cu_k + w.b + 1) - w.first_k, 0), x.total_k - w.first_k);
@@ -183,29 +235,59 @@ WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
 }
 #else
 WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
-    const i32 ways = few_ways(p, w), unit = t / ways;
-    if (unit >= p.row_tiles * p.Hkv * p.B) return false;
-    w.split = t - unit * ways;
-    const i32 kv_head = unit / p.row_tiles;
-    w.b = kv_head / p.Hkv;
-    w.head = (kv_head - w.b * p.Hkv) * p.group;
-    w.first_row = (p.row_tiles - 1 - (unit - kv_head * p.row_tiles)) * ROWS;   // the last rows, which may see most, first
-#if WS_LENS
-    w.keys = min(max(ragged(p).used[w.b], 0), p.Sk);
-    w.queries = p.Sq;
-#else
-    w.keys = p.Sk;
+    const i32 units = p.row_tiles * p.Hkv;   // of a sequence
+    i32 unit;
+#if WS_LENS == 1 && !WS_PACKED
+    if (__builtin_expect(w.over_share != 0, 0)) {
+        // Each sequence has its own number. All shares of row tiles but their first come before, in the order of sequences: they are of the longest ones. w says where the last one was.
+        const i32* used = ragged(p).used;
+        auto look = [&] {
+            w.keys = min(max(used[w.b], 0), p.Sk), w.ways = few_shares(p, few_steps(w.keys), w.over_share);
+        };
+        if (t < w.more) {
+            for (look(); t >= w.before + (w.ways - 1) * units; look()) w.before += (w.ways - 1) * units, ++w.b;
+            const i32 i = t - w.before;
+            unit = i / (w.ways - 1);
+            w.split = 1 + i - unit * (w.ways - 1);
+        } else {
+            t -= w.more;
+            if (t >= units * p.B) return false;
+            w.b = divide(t, units, w.over_units, unit);
+            w.split = 0;
+            look();
+        }
+        w.over_ways = inverse_of(w.ways);
+    } else
 #endif
+    {
+        const i32 ways = few_ways(p, w), of_all = divide(t, ways, w.over_ways, w.split);
+        if (of_all >= units * p.B) return false;
+        w.b = divide(of_all, units, w.over_units, unit);
+#if WS_LENS
+        w.keys = min(max(ragged(p).used[w.b], 0), p.Sk);
+#else
+        w.keys = p.Sk;
+#endif
+    }
+#if WS_LENS
+    w.queries = p.Sq;
+#endif
+    i32 from_first;
+    w.kv_head = divide(unit, p.row_tiles, w.over_row_tiles, from_first);
+    w.head = w.kv_head * p.group;
+    w.first_row = (p.row_tiles - 1 - from_first) * ROWS;   // the last rows, which may see most, first
     return true;
 }
 #endif
 
 WS_DEV bool few_work_at(const Params& p, i32 t, Work& w) {
     if (!few_place_of(p, t, w)) return false;
-    w.over = few_over(p);
+    if (!kQuick) w.over = few_over(p);
     const i32 n = few_queries(p, w), first_query = few_query(w, w.first_row), last_query = min(n - 1, few_query(w, w.first_row + ROWS - 1));
     const i32 last = WS_CAUSAL ? min(w.keys, w.keys - n + last_query + 1) : w.keys;
-    const i32 steps = last > 0 ? (last + KEYS * kWhole - 1) / (KEYS * kWhole) : 0, ways = few_ways(p, w), share = (steps + ways - 1) / ways;
+    const i32 steps = last > 0 ? (last + KEYS * kWhole - 1) / (KEYS * kWhole) : 0, ways = few_ways(p, w);
+    i32 rest;
+    const i32 share = divide(steps + ways - 1, ways, w.over_ways, rest);
     w.base = min(steps, w.split * share) * kWhole;
     w.tiles = min(steps, (w.split + 1) * share) * kWhole - w.base;
     w.first_tile = max(0, min(w.tiles - 1, min(w.keys, w.keys - n + first_query + 1) / KEYS - 1 - w.base));
@@ -213,7 +295,7 @@ WS_DEV bool few_work_at(const Params& p, i32 t, Work& w) {
 }
 
 // How many there are, once few_place_of has found no more.
-WS_DEV i32 few_all(const Params& p, const Work& w) { return (kVarlen ? w.before : p.row_tiles * p.Hkv * p.B) * few_ways(p, w); }
+WS_DEV i32 few_all(const Params& p, const Work& w) { return kDecides && w.over_share != 0 ? p.row_tiles * p.Hkv * p.B + w.more : (kVarlen ? w.before : p.row_tiles * p.Hkv * p.B) * few_ways(p, w); }
 
 // Which query of which head of a group a packed row is; less than 0 where it is none. n: a head's queries.
 struct FewRow {
@@ -250,7 +332,7 @@ WS_DEV void few_bring_rows(const Params& p, const Work& w, const TensorMap* qm, 
     const float* scales = p.q_scale + w.b * p.qs_b + w.head * p.qs_h;
     const u8* from = p.q + (kVarlen ? w.first_q * p.q_s : w.b * p.q_b) + w.head * p.q_h;
     const i32 n = few_queries(p, w);
-    const float c = (kBlocks ? 1.0f : load_f32(p.k_scale + w.b * p.ks_b + w.head / p.group * p.ks_h)) * p.softmax_scale_log2;   // kBlocks: K's scale is a tile's
+    const float c = (kBlocks ? 1.0f : load_f32(p.k_scale + w.b * p.ks_b + kv_head_of(p, w) * p.ks_h)) * p.softmax_scale_log2;   // kBlocks: K's scale is a tile's
     const u32 chunk = lane % kLanes, among = lane / kLanes;
     float scale[kEach];   // asked for all at once
 #pragma unroll
@@ -323,7 +405,7 @@ WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thr
     if (kPacked) return true;   // over V^T that is made before nobody shares keys
     using Part = FewPart<N>;
     const i32 split = kDecides ? w.split & 0xFFFF : w.split, splits = kDecides ? w.split >> 16 : p.tiles_per_worker, unit = kVarlen ? w.unit : head / p.group * p.row_tiles + w.first_row / ROWS;
-    uint4* parts = reinterpret_cast<uint4*>(p.partial) + static_cast<i64>(unit) * splits * (Part::kQuads * Part::kThreads) + group * 128 + thread;
+    uint4* parts = reinterpret_cast<uint4*>(p.partial) + static_cast<i64>(unit) * p.tiles_per_worker * (Part::kQuads * Part::kThreads) + group * 128 + thread;
     i32 level = 0;
 #pragma unroll 1
     for (i32 stride = 1; stride < splits; stride *= kFan, ++level) {
@@ -335,7 +417,7 @@ WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thr
         for (i32 i = 0; i < Part::kOut; i += 8)
             __stcg(mine + i / 8 * Part::kThreads, make_uint4(narrow(o[i] * f0, o[i + 1] * f0), narrow(o[i + 2] * f1, o[i + 3] * f1), narrow(o[i + 4] * f0, o[i + 5] * f0), narrow(o[i + 6] * f1, o[i + 7] * f1)));
         __stcg(mine + Part::kOut / 8 * Part::kThreads, make_uint4(__float_as_uint(top0), __float_as_uint(top1), __float_as_uint(o[Part::kSum0]), __float_as_uint(o[Part::kSum1])));
-        i32* counter = p.arrived + kDrawn + ((static_cast<i64>(unit) * splits + first + level) * WGS + group) * 4 + thread / 32;
+        i32* counter = p.arrived + kDrawn + ((static_cast<i64>(unit) * p.tiles_per_worker + first + level) * WGS + group) * 4 + thread / 32;
         i32 before = 0;
         __syncwarp();
         if (thread % 32 == 0) before = add_in_order(counter, 1);

@@ -23,13 +23,28 @@ struct Work {
     i32 head, first_row, tiles, first_tile;
     i32 base, split, keys;   // kFew: tiles of keys before its own, which share that is, and keys of the sequence
     i32 queries, first_q, first_k, unit;   // kVarlen: of the sequence; which row tile of all it is
-    i32 ways;   // kDecides: CTAs that share a row tile's keys
+    i32 kv_head;      // kQuick
+    i32 ways, more;   // kDecides: CTAs that share a row tile's keys; where each sequence has its own number, shares of all row tiles but their first
+    u32 over_ways, over_units, over_row_tiles;   // kQuick, inverses (divide): of ways, of row tiles of a sequence and of a key head, or of key heads (kVarlen)
+    u32 over_share;   // the inverse of how many steps a share has at most (few_shares)
     u32 over;   // kFew: few_over
 
     // The i-th tile of keys: from last to first, but one that every row sees whole comes before all: it gives the rows their references, and
     // then a masked tile is like any other. (A row's only key so far is a poor reference: the next tile's recomputation cost 8 us a row tile.)
     WS_DEV_MEMBER i32 keys_at(i32 i) const { return (kFew ? base : 0) + (!WS_CAUSAL ? tiles - 1 - i : i == 0 ? first_tile : tiles - i > first_tile ? tiles - i : tiles - 1 - i); }
 };
+
+// PERF: between drawing a row tile and asking for its keys a loader has nothing else to do, and consumers soon wait: where only the device knows lengths divisions there are products, by numbers that are known before. H200, 2026-11-28, of the time: sequences one behind another 0.968 to 0.984
+// (1,234 calls by head dimension and length), prompts over caches whose keys nobody shares 0.976, 0.964, 0.991 at D 64, 128, 256. Losers: dense row tiles 0.98 to 1.015, at D 256, whose loaders have no registers for it, up to 1.0125; few rows over whole keys 0.99 to 1.02.
+constexpr bool kQuick = kLens;
+WS_DEV u32 inverse_of(i32 by) { return by == 1 ? 0 : 0xFFFFFFFFu / by + 1; }
+WS_DEV i32 divide(i32 x, i32 by, u32 inverse, i32& rest) {
+    i32 quotient = !kQuick ? x / by : inverse == 0 ? x : static_cast<i32>(__umulhi(x, inverse));   // at most one too many
+    rest = x - quotient * by;
+    if (kQuick && rest < 0) --quotient, rest += by;
+    return quotient;
+}
+WS_DEV i32 kv_head_of(const Params& p, const Work& w) { return kQuick ? w.kv_head : w.head / p.group; }
 
 WS_DEV void load_rows(u32 smem, const TensorMap* map, u32 bar, i32 rows, i32 first, i32 head, i32 b) {
 #pragma unroll
@@ -158,12 +173,10 @@ struct MadeTiles {
 };
 
 // kFew: by a warp, of which one thread asks for K.
-WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars, i32 ways) {
+WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km, u32 base, const Bars& bars, Work w) {
     Ring<kQStages> q;
     Ring<kStages> k;
     Ring<2> drawn;
-    Work w;
-    w.ways = ways;
 #if WS_BLOCKS
     u32 n = 0;
     float k_base = 1.0f, v_base = 1.0f;
@@ -198,7 +211,7 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
     for (i32 round = 0; draw_work(p, bars, round, w, drawn); ++round) {
         if (!kMade && round == 0) wait_for_earlier_kernels();
         if (!kTold && w.tiles == 0) continue;
-        const i32 kv_head = w.head / p.group;
+        const i32 kv_head = kv_head_of(p, w);
         const u32 q_there = kTold ? bars.q_raw(q.slot) : bars.q_full(q.slot);
 #if WS_FEW
         {
@@ -233,11 +246,9 @@ WS_DEV void produce_qk(const Params& p, const TensorMap* qm, const TensorMap* km
 
 // V does not wait for K's slots: it has a transposition before it. Packed, it needs none, and goes straight to where that would have put it. The scale of
 // the n-th tile takes the place of one eight before it, which has been read: the transposition, or this, waited for its slot of V^T.
-WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars, i32 ways) {
+WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars& bars, Work w) {
     Ring<kPacked ? kVtStages : kVStages> v;
     Ring<2> drawn;
-    Work w;
-    w.ways = ways;
 #if WS_BLOCKS
     u32 n = 0;
 #endif
@@ -245,7 +256,7 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
     if (kLens) wait_for_earlier_kernels();
     for (i32 round = 0; next_work<false>(p, bars, round, w, drawn); ++round) {
         if (!made.beside && round == 0) wait_for_earlier_kernels();
-        const i32 kv_head = w.head / p.group;
+        const i32 kv_head = kv_head_of(p, w);
         made.head(p, w.b * p.Hkv + kv_head);
         i32 there = 0;   // tiles that are
 #pragma unroll 1
@@ -280,13 +291,11 @@ WS_DEV void produce_v(const Params& p, const TensorMap* vm, u32 base, const Bars
 // V as it comes to V as consumers take it, in another slot: rewrite(from, to, warp, lane, tiles so far) does a warp's share. Before a row tile's first, and once at the end,
 // comes begin_rows(base, bars, slot of Q, work or null, warp, lane).
 template <typename Rewrite, typename Begin>
-WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane, i32 ways, Rewrite rewrite, Begin begin_rows) {
+WS_DEV void rewrite_values(const Params& p, u32 base, const Bars& bars, u32 warp, u32 lane, Work w, Rewrite rewrite, Begin begin_rows) {
     Ring<kVStages> v;
     Ring<kVtStages> vt;
     Ring<kQStages> q;
     Ring<2> drawn;
-    Work w;
-    w.ways = ways;
     u32 n = 0;
     if (kLens && !kMade) wait_for_earlier_kernels();
     for (i32 i = 0; next_work<true>(p, bars, i, w, drawn); ++i) {
@@ -435,10 +444,12 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
     let_next_kernel_start();
     if (group == 0) {
         registers_lower<kProducerRegisters>();
-        const i32 ways = few_decide(p, thread % 32);
-        if (!kPacked ? thread / 32 < kTransposers : kTold && thread < 32) rewrite_values(p, base, bars, thread / 32, thread % 32, ways, rewrite, begin_rows);
-        else if (thread == 64) produce_v(p, v_map, base, bars, ways);
-        else if (kFew ? thread >= 96 : thread == 96) produce_qk(p, q_map, k_map, base, bars, ways);
+        Work w;
+        if (kQuick) few_prepare(p, w);
+        few_decide(p, thread % 32, w);
+        if (!kPacked ? thread / 32 < kTransposers : kTold && thread < 32) rewrite_values(p, base, bars, thread / 32, thread % 32, w, rewrite, begin_rows);
+        else if (thread == 64) produce_v(p, v_map, base, bars, w);
+        else if (kFew ? thread >= 96 : thread == 96) produce_qk(p, q_map, k_map, base, bars, w);
     } else {
         registers_raise<kConsumerRegisters>();
         if (!kMade) wait_for_earlier_kernels();   // PERF: whoever is told need not; but without it ptxas 13.0 serialises the products of an instance (C7511)

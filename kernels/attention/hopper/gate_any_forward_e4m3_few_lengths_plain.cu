@@ -9,12 +9,16 @@
 //! [levers]
 //! GROUPS = [2, 1]
 //! SPLITS = [6, 1]
+//! OWN = [0, 1]
 //! [[config]]
 //! name = "two_shared"
-//! set = { GROUPS = 2, SPLITS = 6 }
+//! set = { GROUPS = 2, SPLITS = 6, OWN = 0 }
 //! [[config]]
 //! name = "one_shared"
-//! set = { GROUPS = 1, SPLITS = 6 }
+//! set = { GROUPS = 1, SPLITS = 6, OWN = 0 }
+//! [[config]]
+//! name = "own_shared"
+//! set = { GROUPS = 2, SPLITS = 6, OWN = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
@@ -68,7 +72,7 @@
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
 //!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 65537000 },
 //!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "SPLITS" },
-//!   { name = "total_tiles", type = "i32", offset = 232, value = 6553700 },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = "6553700 + OWN * 2090608300" },
 //!   { name = "row_tiles", type = "i32", offset = 236, value = "ceil_div(Hq / Hkv * Sq, 64 * GROUPS)" },
 //!   { name = "section", type = "i32", offset = 240, value = 10 },
 //!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },

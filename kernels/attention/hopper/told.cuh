@@ -56,7 +56,7 @@ WS_DEV void tell_rows(const Params& p, u32 base, const Bars& bars, const Ring<kQ
     Told x{};
     x.w.tiles = -1;
     if (w) {
-        const i32 kv_head = w->head / p.group;
+        const i32 kv_head = kv_head_of(p, *w);
         const float* q_scales = p.q_scale + w->b * p.qs_b + w->head * p.qs_h;
         const i32 block = kBlocks ? w->first_row >> 7 : 0, last = (p.Sq - 1) >> 7;
         const bool unit = kFew || kWideQ && !p.q_scale;   // kFew: rows are of several heads, and each has a factor of its own

@@ -717,7 +717,7 @@ MOST_SHARES = 8   # for each SM, of row tiles whose keys CTAs share
 
 
 def choose_caches(s, sms=SMS):
-    """few.cuh over caches, with the product of its times: the device decides how many CTAs share a row tile's keys, up to a number (few_decide of few.cuh), by the estimate of uneven_ns; or over V^T, where nobody does."""
+    """few.cuh over caches, with the product of its times: the device decides how many CTAs share a row tile's keys, up to a number (few_decide of few.cuh), by the estimate of uneven_ns, or each sequence's own number; or over V^T, where nobody does."""
     found = []
     for i, kernel in enumerate(few_kernels(s)):
         for wgs in kernel[1][s.D]:
