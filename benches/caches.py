@@ -4,8 +4,8 @@
     caches.py [--few] [--seconds 60] [--seed 1] [--times 1,8] [--pages] [--out FILE]
 
 Lengths are drawn evenly, log-normally, one long beside short ones, or alike. Each call comes with caches as large as its longest sequence, and so many times as large (--times). --pages: by pages of 64 keys in a random order. Microseconds a call by
-CUDA-graph replay in random order, medians of 3; of few rows
-calls of a graph take up to six caches in turn, which together are more than the L2 holds. `off` is the norm of the difference to the output over rows of V of the smallest caches over that of the latter. Ends with geometric means by head dimension.
+CUDA-graph replay in random order, medians of 3; with --few a graph's calls take up to six caches in turn, where one is less than the L2 holds. `off` is the norm of the difference to the first output (over rows of V, or as chosen, of the smallest
+caches) over that of the latter. Ends with geometric means by head dimension.
 
 Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU. FA3 FP8 is left out where fa3-fwd is not installed, and with --pages, which its wheel has no kernels for.
 """
