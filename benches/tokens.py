@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Random calls of sequences one behind another (`sdpa_fp8_varlen`): as chosen, over rows of V, over V^T that is made before, and FA3 FP8.
 
-    tokens.py [--seconds 60] [--seed 1] [--out FILE]
+    tokens.py [--only KIND] [--seconds 60] [--seed 1] [--out FILE]
 
-Lengths are drawn evenly, log-normally, one long beside short ones, or alike; queries are as many as keys (`self`), or the last up to 64 to 1,024 of each sequence (`chunk`). Microseconds a call by
+Lengths are drawn evenly, log-normally, one long beside short ones, or alike; queries are as many as keys (`self`), the last up to 64 to 1,024 of each sequence (`chunk`), or of one or two sequences,
+and one of each other (`mixed`). Microseconds a call by
 CUDA-graph replay in random order, medians of 3. `off` is the norm of the difference to the output over rows of V over that of the latter. Ends with geometric means by head dimension and kind.
 
 Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU. FA3 FP8 is left out where fa3-fwd is not installed.
@@ -19,6 +20,9 @@ from pathlib import Path
 from few_rows import graph, time_all
 
 
+KINDS = "self", "chunk", "mixed"
+
+
 def draw(rng):
     """(kind, query heads, key heads, head dimension, lengths of keys, of queries, causal, how lengths were drawn), or None where that is too small or too large."""
     D, group, Hkv = rng.choice([64, 128, 128, 256]), rng.choice([1, 2, 4, 4, 8, 8, 5, 7]), rng.choice([1, 2, 4, 8, 8, 16])
@@ -26,11 +30,14 @@ def draw(rng):
     of = {"evenly": lambda: rng.randint(1, most), "log": lambda: int(most * 2 ** -rng.uniform(0, 5)), "one long": lambda: int(most * rng.uniform(0.03, 0.08)), "alike": lambda: most}[how]
     keys = [max(1, of()) for _ in range(B)]
     keys[rng.randrange(B)] = most
-    kind = rng.choice(["self", "chunk"])
+    kind = rng.choice(KINDS)
     queries = keys if kind == "self" else [min(n, rng.choice([64, 128, 256, 512, 1024])) for n in keys]
-    causal = rng.random() < 0.75
+    if kind == "mixed":
+        prompts = rng.sample(range(B), min(B, rng.choice([1, 1, 2])))
+        queries = [n if b in prompts else 1 for b, n in enumerate(queries)]
+    causal = rng.random() < 0.75 or kind == "mixed"
     flops = sum(4 * Hkv * group * D * q * (k - (q - 1) / 2 if causal else k) for q, k in zip(queries, keys))
-    if not 2e9 < flops < 6e11 or sum(keys) * Hkv * D > 3e8 or sum(queries) * Hkv * group * D > 2e8:
+    if not (1e8 if kind == "mixed" else 2e9) < flops < 6e11 or sum(keys) * Hkv * D > 3e8 or sum(queries) * Hkv * group * D > 2e8:
         return None
     return kind, Hkv * group, Hkv, D, keys, queries, causal, how
 
@@ -82,6 +89,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=KINDS)
     parser.add_argument("--out")
     args = parser.parse_args()
     import torch
@@ -93,13 +101,13 @@ def main():
     rng, rows, began = random.Random(args.seed), [], time.time()
     while time.time() - began < args.seconds:
         call = draw(rng)
-        if call:
+        if call and args.only in (None, call[0]):
             rows.append(measure(w, torch, fa3, call))
     if args.out:
         Path(args.out).write_text(json.dumps({"gpu": torch.cuda.get_device_name(), "rows": rows}))
     mean = lambda x: math.exp(sum(map(math.log, x)) / len(x))
     for D in (64, 128, 256):
-        for kind in ("self", "chunk"):
+        for kind in KINDS:
             us = [r["us"] for r in rows if (r["D"], r["kind"]) == (D, kind)]
             if us:
                 fastest = [min(t for n, t in x.items() if n not in ("fa3", "chosen")) for x in us]
