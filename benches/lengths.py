@@ -41,17 +41,17 @@ def scales(args, B, heads, longest):
 
 def without_few(call):
     """The same call by ragged.cu."""
-    h, ragged = w._heuristic, w._ragged
+    h, t, ragged = w._heuristic, w._tokens, w._ragged
     def run():
-        real = h.choose_varlen, h.choose_lengths
-        h.choose_varlen, h.choose_lengths = lambda s, *_: h.choose_ragged(s), lambda s, *_: h.choose_ragged(s)
+        real = t.choose_varlen, h.choose_lengths
+        t.choose_varlen, h.choose_lengths = lambda s, *_: h.choose_ragged(s), lambda s, *_: h.choose_ragged(s)
         launcher, w._known.launcher = w._known.launcher, None
         kept = getattr(ragged._local, "plans", {})
         ragged._local.plans, ragged._local.recent = {}, {}
         try:
             return call()
         finally:
-            h.choose_varlen, h.choose_lengths = real
+            t.choose_varlen, h.choose_lengths = real
             w._known.launcher, ragged._local.plans, ragged._local.recent = launcher, kept, {}
     return run
 
@@ -93,7 +93,7 @@ def varlen(fa3, args, rows):
                 impls = {"ours": ours, "fast": lambda: w.sdpa_fp8_varlen(q, k, v, qs, ks, vs, cu, cu, most, most, causal=causal, return_lse=args.lse, mode="fast"), "ragged": without_few(ours)}
                 if fa3:
                     impls["fa3"] = lambda: fa3.flash_attn_varlen_func(q, k, v, cu, cu, most, most, causal=causal, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads)
-                c = w._heuristic.choose_varlen(w._heuristic.Shape(B, Hq, Hkv, most, most, D, causal, not args.blocks, lse=args.lse), q.shape[0], k.shape[0])
+                c = w._tokens.choose_varlen(w._heuristic.Shape(B, Hq, Hkv, most, most, D, causal, not args.blocks, lse=args.lse), q.shape[0], k.shape[0])
                 measure("varlen %dx%d-%dx%s%dx%d %s by %s, %d ways" % (B, Hq, Hkv, "" if alike else "up to ", most, D, "causal" if causal else "full", c.name, c.tiles_per_worker), impls, output(impls["ragged"]), args.rounds, rows, args.out)
 
 

@@ -5,7 +5,7 @@ import random
 
 import torch
 
-from gpu_judge import E4, dev, draw, inputs, judge, oracle, quantised
+from gpu_judge import E4, as_bytes, dev, draw, inputs, judge, oracle, quantised
 from warpsmith import attention as w
 
 
@@ -23,10 +23,12 @@ def over_v_t(consumers):
 
 
 def varlen_case(r, g):
-    D, Hkv, group, B = r.choice((64, 128, 256)), r.choice((1, 2)), r.choice((1, 3, 4)), r.choice((1, 2, 3, 4, 5, 40))
+    D, Hkv, group, B = r.choice((64, 128, 256)), r.choice((1, 2)), r.choice((1, 3, 4, 5, 7)), r.choice((1, 2, 3, 4, 5, 40))
     most = r.choice((300, 300, 1200)) if B < 10 else 60
-    nq, nk = [r.choice((0, 1, r.randint(1, most))) for _ in range(B)], [r.choice((0, r.randint(1, 400), r.randint(1, 1500))) for _ in range(B)]
-    causal, dtype = r.random() < 0.5, r.choice((torch.bfloat16, torch.float16)) if D == 64 else torch.bfloat16
+    rows = r.choice((most, most, most, 1, 4))
+    nq, nk = [r.choice((0, 1, r.randint(1, rows), 1 if r.random() < 0.9 else r.randint(1, most))) for _ in range(B)], [r.choice((0, r.randint(1, 400), r.randint(1, 1500))) for _ in range(B)]
+    causal, dtype = r.random() < 0.5, r.choice((torch.bfloat16, torch.float16, E4))
+    out_scale = 0.02 if dtype == E4 else None
     kind, with_lse = r.choice(("tensor", "head", "head", "block")), r.random() < 0.4
     before, behind, beside_k, made = r.choice((0, 0, 3)), r.choice((0, 0, 5, 100)), r.choice((0, 0, 7, 130)), r.choice((None, None, 2, 3))   # rows and, on both sides, keys of no sequence
     cu = lambda n, first=0: torch.tensor([first + sum(n[:i]) for i in range(len(n) + 1)], dtype=torch.int32, device=dev)
@@ -49,12 +51,12 @@ def varlen_case(r, g):
     k8, v8 = (torch.cat([nothing(beside_k, Hkv), x.view(torch.uint8), nothing(beside_k, Hkv)]).view(E4) for x in (k8, v8))
     qs, ks, vs = (scales(p, n, m, h) for p, n, m, h in zip(parts, (nq, nk, nk), (mq, mk, mk), (Hkv * group, Hkv, Hkv)))
     mode = r.choice(("default", "fast"))
-    call = lambda: w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq, before), cu(nk, beside_k), mq, mk, causal=causal, out_dtype=dtype, return_lse=with_lse, mode=mode)
+    call = lambda: w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq, before), cu(nk, beside_k), mq, mk, causal=causal, out_dtype=dtype, out_scale=out_scale, return_lse=with_lse, mode=mode)
     with over_v_t(made):
         out, lse = call() if with_lse else (call(), None)
-        why = None if torch.equal(out, (call() if with_lse else (call(),))[0]) else "the second call differs"
+        why = None if torch.equal(as_bytes(out), as_bytes((call() if with_lse else (call(),))[0])) else "the second call differs"
     for rows in (slice(0, before), slice(before + sum(nq), None)):
-        if (out[rows] != 0).any() or lse is not None and not (lse[:, rows] == -math.inf).all():
+        if (out[rows].float() != 0).any() or lse is not None and not (lse[:, rows] == -math.inf).all():
             why = why or "a row of no sequence is not 0"
     at = before
     for i in range(B):
@@ -62,21 +64,21 @@ def varlen_case(r, g):
             o, l = out[at:at + nq[i]].transpose(0, 1)[None], None if lse is None else lse[:, at:at + nq[i]][None]
             if nk[i]:
                 want = oracle(parts[0][i][2][:, :, :nq[i]], parts[1][i][2][:, :, :nk[i]], parts[2][i][2][:, :, :nk[i]], causal, D ** -0.5)
-                why = why or judge(o, l, *want)
-            elif (o != 0).any() or l is not None and not torch.isinf(l).all():
+                why = why or judge(o, l, *want, out_scale)
+            elif (o.float() != 0).any() or l is not None and not torch.isinf(l).all():
                 why = why or "a sequence without keys is not 0"
         at += nq[i]
     return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind, beside_k, made, mode)
 
 
-def judge_each(out, lse, used, q, k, v, causal):
+def judge_each(out, lse, used, q, k, v, causal, out_scale=None):
     """None, or what is wrong with the outputs of sequences, each with as many keys as `used` says; of such as have none, they are 0 and -inf."""
     for b, n in enumerate(used):
         o, l = out[b:b + 1], None if lse is None else lse[b:b + 1]
         if n:
-            why = judge(o, l, *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, q.shape[3] ** -0.5))
+            why = judge(o, l, *oracle(q[b:b + 1], k[b:b + 1, :, :n], v[b:b + 1, :, :n], causal, q.shape[3] ** -0.5), out_scale)
         else:
-            why = "a sequence without keys is not 0" if (o != 0).any() or l is not None and not torch.isinf(l).all() else None
+            why = "a sequence without keys is not 0" if (o.float() != 0).any() or l is not None and not torch.isinf(l).all() else None
         if why:
             return why
     return None
@@ -101,7 +103,7 @@ def in_pages(caches, page, g):
 
 
 def decode_case(r, g):
-    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 4, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5, 9, 30, 70, 200, 500))
+    D, Hkv, group, B, Sq = r.choice((64, 128, 256)), r.choice((1, 2, 4)), r.choice((1, 3, 4, 5, 6, 7, 8)), r.randint(1, 4), r.choice((1, 1, 2, 5, 9, 30, 70, 200, 500))
     page = r.choice((None, None, 8, 16, 32, 64, 128, 256, 48))
     most = r.choice((200, 1000, 5000))
     used = [r.choice((0, r.randint(1, most), most)) for _ in range(B)]
@@ -117,18 +119,21 @@ def decode_case(r, g):
         spoil_behind(caches, used)
     kc, vc = caches
     lens, mode, made = torch.tensor(used, dtype=torch.int32, device=dev), r.choice(("default", "fast")), r.choice((None, None, 2, 3))
-    call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, return_lse=with_lse, mode=mode)
+    dtype = r.choice((torch.bfloat16, torch.float16, E4))
+    out_scale = 0.02 if dtype == E4 else None
+    call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, out_dtype=dtype, out_scale=out_scale, return_lse=with_lse, mode=mode)
     with over_v_t(made):
         out, lse = call() if with_lse else (call(), None)
         again = call() if with_lse else (call(), None)   # by the plan that the first one left
-    why = None if torch.equal(out, again[0]) and (lse is None or torch.equal(lse, again[1])) else "the second call differs"
-    return why or judge_each(out, lse, used, q, k, v, causal), (used, Sq, Sk, Hkv, group, D, page, causal, kind, with_lse, made, mode)
+    why = None if torch.equal(as_bytes(out), as_bytes(again[0])) and (lse is None or torch.equal(lse, again[1])) else "the second call differs"
+    return why or judge_each(out, lse, used, q, k, v, causal, out_scale), (used, Sq, Sk, Hkv, group, D, page, causal, dtype, kind, with_lse, made, mode)
 
 
 def repeated_lengths(D):
     """Calls whose row tiles are drawn by whichever CTA is free: sequences of many lengths one behind another, few with long keys, and a prompt's last part over pages."""
     dice, found = random.Random(D), []
-    for name, lengths_q, lengths_k in (("varlen", [dice.randint(0, 700) for _ in range(24)], None), ("varlen, long ones", [8000, 300, 4100], None), ("varlen, few rows", [20, 0, 7], [9000, 500, 4000])):
+    for name, lengths_q, lengths_k in (("varlen", [dice.randint(0, 700) for _ in range(24)], None), ("varlen, long ones", [8000, 300, 4100], None), ("varlen, few rows", [20, 0, 7], [9000, 500, 4000]), ("varlen, a prompt", [64] + [1] * 30, [3000] + [dice.randint(1, 900) for _ in range(30)]),
+                                      ("varlen, tokens", [dice.randint(0, 2) for _ in range(40)], [dice.randint(0, 1500) for _ in range(40)]), ("varlen, few tokens", [1, 2, 4], [9000, 1, 4000])):
         lengths_k = lengths_k or lengths_q
         cu = [torch.tensor([sum(n[:i]) for i in range(len(n) + 1)], dtype=torch.int32, device=dev) for n in (lengths_q, lengths_k)]
         t = [w.quantize_fp8(torch.randn(1, H, sum(n), D, device=dev), "tensor") for H, n in ((8, lengths_q), (2, lengths_k), (2, lengths_k))]

@@ -1,5 +1,6 @@
 """The choice of a kernel, as rows. Needs neither torch nor a GPU."""
 import collections
+import importlib
 import itertools
 import json
 import math
@@ -14,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from choices import heuristic  # noqa: E402
 
 h = heuristic()
+varlen = importlib.import_module("._tokens", h.__package__)
 _path = pathlib.Path(h.__file__)
 
 # B, Hq, Hkv, Sq, Sk, D, causal, scales of the whole head -> file
@@ -371,68 +373,6 @@ class Choice(unittest.TestCase):
                 self.assertTrue(1 <= c.tiles_per_worker <= 32 and c.units <= 16384 and c.partial_floats <= h.MOST_PARTS)
                 self.assertLessEqual(c.tiles_per_worker * c.row_tiles * Hkv * B, max(c.row_tiles * Hkv * B, h.MOST_SHARES * h.SMS))
 
-    def test_shares_where_sequences_differ(self):
-        """By the journal of random calls of sequences one behind another, chunks of prompts and prompts over caches: consumers and CTAs of a row tile as were near the fastest."""
-        path = pathlib.Path(__file__).resolve().parents[2] / "benches" / "results" / "2026-11-28-h200-attention-uneven.json"
-        if path.exists():
-            ratios, before = {}, []
-            for kind, B, Hq, Hkv, Sq, Sk, D, causal, lse, tokens_q, tokens_k, lengths, _, us_before, measured in json.loads(path.read_text())["calls"]:
-                s = h.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal), lse=bool(lse))
-                with unittest.mock.patch.object(h, "may_make", lambda *_: False):
-                    c = h.choose_lengths(s) if kind == "prompt" else h.choose_varlen(s, tokens_q, tokens_k)
-                ways = c.tiles_per_worker if kind != "prompt" or FEW not in c.defines else decided(c, s, lengths_of(B, Sk, tokens_k))
-                us = {(("forward", "forward_e4m3", "forward_f16")[file], wgs, ways): t for file, wgs, ways, t in measured}
-                chosen = us.get((c.file, dict(c.defines).get("WS_WGS"), ways))
-                if chosen:
-                    ratios.setdefault((kind, lengths), []).append(chosen / min(us.values()))
-                    before.append(us_before / min(us.values()))
-            mean = lambda x: math.exp(sum(map(math.log, x)) / len(x))
-            self.assertGreater(len(before), 800)
-            self.assertLess(mean(sum(ratios.values(), [])), 1.022)
-            self.assertGreater(mean(before), 1.04)
-            for kind, of in ratios.items():
-                self.assertLess(mean(of), 1.055, kind)
-        one_long = h.Shape(6, 10, 2, 256, 15192, 128, False)   # and five of at most 1,266: 145 us by one CTA, 53 by three
-        self.assertGreaterEqual(decided(h.choose_lengths(one_long), one_long, [15192] + [600] * 5), 3)
-        alike = lambda n: h.choose_varlen(h.Shape(16, 32, 8, 2048, 2048, 128, True), n, n).tiles_per_worker
-        self.assertEqual((alike(16 * 2048), alike(2048 + 15 * 40)), (1, 1))
-
-    def test_sequences_one_behind_another_over_v_t(self):
-        """By the journal of random calls: V^T is made before where that is the fastest, or nearly; never where it may not be."""
-        path = pathlib.Path(__file__).resolve().parents[2] / "benches" / "results" / "2026-11-28-h200-attention-tokens.json"
-        if path.exists():
-            ratios, before, made = {}, [], 0
-            for kind, B, Hq, Hkv, Sq, Sk, D, causal, tokens_q, tokens_k, _, _, us_before, _, _, measured in json.loads(path.read_text())["calls"]:
-                c = h.choose_varlen(h.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal)), tokens_q, tokens_k)
-                us = {(file, wgs, ways): t for file, wgs, ways, t in measured}
-                chosen = us.get((3 if c.transposes else ("forward", "forward_e4m3").index(c.file), dict(c.defines)["WS_WGS"], c.tiles_per_worker))
-                if chosen:
-                    ratios.setdefault((kind, D), []).append(chosen / min(us.values()))
-                    before.append(us_before / min(us.values()))
-                    made += c.transposes
-            mean = lambda x: math.exp(sum(map(math.log, x)) / len(x))
-            self.assertGreater(len(before), 1000)
-            self.assertGreater(made, 300)
-            self.assertLess(mean(sum(ratios.values(), [])), 1.013)
-            self.assertGreater(mean(before), 1.07)
-            for kind, of in ratios.items():
-                self.assertLess(mean(of), 1.026, kind)
-        long = dict(B=2, Hq=16, Hkv=4, Sq=8192, Sk=8192, causal=True)
-        choose = lambda D, **more: h.choose_varlen(h.Shape(**{**long, "D": D, **more}), 16384, 16384)
-        for D in (128, 256):
-            c = choose(D)
-            self.assertEqual((c.transposes, c.tiles_per_worker, c.partial_floats * 4, c.shared_bytes <= 232448), (True, 1, (16384 // 128 + 2) * 128 * 4 * D, True))
-            t = h.lengths_transposition(h.Shape(**long, D=D), 4 * c.partial_floats, 2)
-            self.assertEqual((t.grid[0], t.name), (h.SMS, f"transpose_d{D}_lens2"))
-            for more in (dict(lse=True), dict(plain=False), dict(Sq=64, Sk=64, B=256)):
-                self.assertFalse(choose(D, **more).transposes, more)
-        self.assertFalse(choose(64).transposes)
-        self.assertTrue(h.choose_varlen(h.Shape(1, 8, 2, 8000, 8000, 256, True), 8000, 8000).transposes)
-        self.assertFalse(choose(256, Hq=20).transposes)   # five heads to a key head: factors do not recur every 64 rows
-        self.assertTrue(choose(128, Hq=20).transposes)
-        huge = h.Shape(**{**long, "Hkv": 16}, D=256)
-        self.assertFalse(h.may_make(huge, h.made_bytes(huge, 1 << 20)))   # 4 GB
-
     def test_caches_over_v_t(self):
         """Prompts over caches: V^T is made of what is used, where an eighth of the capacity, too, would pay for it."""
         choose = lambda *shape, **more: h.choose_lengths(h.Shape(*shape, True, **more))
@@ -500,7 +440,7 @@ class Choice(unittest.TestCase):
             c = h.choose(h.Shape(1, 16, 16, 16384, 16384, 128, causal, fast=True))
             self.assertEqual((of(c)["WS_FAST"], of(c)["WS_WGS"], c.transposes), (1, 3, True))
         for kind, shape in ((1, h.Shape(8, 32, 8, 512, 4096, 128, True, fast=True)), (2, h.Shape(8, 16, 16, 2048, 2048, 128, True, fast=True))):
-            c = h.choose_lengths(shape) if kind == 1 else h.choose_varlen(shape, 16384, 16384)
+            c = h.choose_lengths(shape) if kind == 1 else varlen.choose_varlen(shape, 16384, 16384)
             self.assertEqual((c.file, of(c)["WS_FAST"], of(c)["WS_LENS"]), ("forward_e4m3", 1, kind))
         for rows in (16, 128, 129):   # one row tile of a key head's: memory is what takes time
             c = h.choose_few(h.Shape(64, 8, 8, rows, 4096, 128, True, fast=True))[1]
@@ -600,43 +540,6 @@ class Choice(unittest.TestCase):
                     made = h.transposed_bytes(h.Shape(8, 32, 8, 2048, 16384, D, True)) // 4 if D > 64 else 0   # over V^T
                     self.assertEqual((c.tiles_per_worker, c.grid, c.partial_floats), (1, (h.SMS, 1, 1), made))
                     self.assertEqual((c.transposes, dict(c.defines)["WS_WGS"], c.row_tiles), (D > 64, {64: 4, 128: 3, 256: 2}[D], h.ceil_div(8192, {64: 256, 128: 192, 256: 128}[D])))
-
-    def test_sequences_one_behind_another(self):
-        # B, Hq, Hkv, longest q and k, D, causal; tokens of q and k -> consumers, CTAs of a row tile
-        rows = [((8, 16, 16, 2048, 2048, 128, True), (16384, 16384), (2, 1)), ((8, 16, 16, 2048, 2048, 64, True), (16384, 16384), (4, 1)), ((4, 8, 8, 4096, 4096, 256, False), (9000, 9000), (2, 1)),
-                ((2, 8, 1, 64, 32768, 128, False), (128, 65536), (2, 16)), ((4, 8, 2, 40, 9000, 64, True), (100, 20000), (2, 16))]
-        for shape, tokens, (wgs, ways) in rows:
-            s = h.Shape(*shape)
-            c = h.choose_varlen(s, *tokens)
-            with self.subTest(shape=shape):
-                self.assertEqual(c.defines[-2:], (FEW, ("WS_LENS", 2)))
-                self.assertEqual((dict(c.defines)["WS_WGS"], c.tiles_per_worker, c.row_tiles), (wgs, ways, 0))
-                for other in (dict(plain=False), dict(lse=True), dict(plain=False, lse=True)):
-                    c = h.choose_varlen(h.Shape(*shape, **other), *tokens)
-                    self.assertEqual((c.file, c.defines[-1], ("WS_BLOCKS", 1) in c.defines), ("forward" if "lse" in other or s.D == 64 else "forward_e4m3", ("WS_LENS", 2), "plain" in other))
-                    self.assertLessEqual(c.shared_bytes, 232448)
-
-    def test_scratch_is_for_all_lengths_that_the_device_may_find(self):
-        """Offsets that fall, so that sequences overlap, are wrong, and must not leave the scratch: each sequence may have as many queries as the longest."""
-        dice, shared = random.Random(3), 0
-        for _ in range(2000):
-            B, Hkv, group, D = dice.randint(1, 30), dice.choice((1, 2, 5)), dice.choice((1, 3, 4, 8)), dice.choice((64, 128, 256))
-            lengths = [dice.choice((0, 1, dice.randint(1, 40), dice.randint(1, 600))) for _ in range(B)]
-            if not max(lengths):
-                continue
-            tokens = sum(lengths) + dice.choice((0, 0, 7))
-            c = h.choose_varlen(h.Shape(B, Hkv * group, Hkv, max(lengths), 40000, D, dice.random() < 0.5), tokens, 40000 * B)
-            wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
-            shared += ways > 1
-            parts = B * h.ceil_div(group * max(lengths), 64 * wgs) * Hkv * ways if ways > 1 else 0
-            made = h.token_tiles(h.Shape(B, 1, 1, 1, 1, D, False), 40000 * B) * 32 * Hkv * D if c.transposes else 0
-            self.assertEqual((c.partial_floats, c.units), (made + parts * 128 * wgs * (D // 4 + 4), 1 + parts * 4 * wgs))
-            self.assertLessEqual(c.partial_floats - made, h.MOST_PARTS)
-            self.assertEqual(c.grid[0], min(h.SMS, ways * Hkv * (h.ceil_div(group * tokens, 64 * wgs) + B)))
-        self.assertGreater(shared, 500)
-        self.assertEqual(h.choose_varlen(h.Shape(60_000, 64, 8, 100_000, 100_000, 128, True), 10_000_000, 10_000_000).file, "ragged")   # whose row tiles, if all were the longest, no i32 counts
-        skewed = h.Shape(100, 8, 1, 100_000, 100_000, 64, True)   # one long sequence and many short ones
-        self.assertEqual((h.choose_varlen(skewed, 100_500, 100_500).tiles_per_worker, h.choose_varlen(skewed, 100_500, 100_500).partial_floats), (1, 0))
 
     def test_few_rows_are_packed_and_their_keys_shared_out(self):
         # B, Hq, Hkv, Sq, Sk, D, causal -> consumers, CTAs of a row tile, row tiles of a key head

@@ -2,12 +2,13 @@
 
 `installed.py` holds them against what a wheel carries: an instance that is missing there would be compiled at a user's first call, or fail.
 """
+import importlib
 import random
 
 
 def asked(h, shapes=20_000, seed=1):
     """Every (target, name) that `shapes` random problems get from the heuristic module `h`, in every output format."""
-    dice, found = random.Random(seed), {("sm_90a", "quantise")}
+    varlen, dice, found = importlib.import_module("._tokens", h.__package__), random.Random(seed), {("sm_90a", "quantise")}
     length = lambda: dice.choice([dice.randint(1, 64), dice.randint(1, 600), dice.randint(1, 5000), 2 ** dice.randint(0, 17), 2 ** dice.randint(5, 17) + dice.randint(-3, 3)])
     for _ in range(shapes):
         Hkv, group = dice.choice([1, 2, 3, 5, 8, 32]), dice.choice([1, 1, 1, 2, 3, 4, 5, 8, 16, 64])
@@ -16,6 +17,6 @@ def asked(h, shapes=20_000, seed=1):
         found.add(("sm_90a", f"{h.choose(s, sms).name}_out{kind}"))
         found.add(("sm_90a", f"{h.choose_ragged(s, sms).name}_out{kind}"))
         found.add(("sm_90a", f"{h.choose_lengths(s, sms, dice.choice([None, None, 16, 64, 128])).name}_out{kind}"))
-        found.add(("sm_90a", f"{h.choose_varlen(s, dice.randint(1, s.B * s.Sq), dice.randint(1, s.B * s.Sk), sms).name}_out{kind}"))
+        found.add(("sm_90a", f"{varlen.choose_varlen(s, dice.randint(1, s.B * s.Sq), dice.randint(1, s.B * s.Sk), sms).name}_out{kind}"))
         found.update((target, f"{h.choose_portable(s).name}_out{kind}") for target in ("sm_80", "sm_89", "compute_80"))
     return sorted(found)

@@ -351,7 +351,7 @@ fn the_kernel_over_transposed_values_is_right_on_plain_products() {
 fn the_kernels_of_few_queries_are_right_on_plain_products() {
     const DECODE: &str = "gate_any_decode_plain.cu";
     const LENGTHS: &str = "gate_any_decode_lengths_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 9] = [
+    let rows: [(&str, &str, &[&str], usize); 10] = [
         (
             DECODE,
             "units alone, in teams and by stretches, by 8, 16 and 32 rows; the room for outputs is taken again",
@@ -376,6 +376,12 @@ fn the_kernels_of_few_queries_are_right_on_plain_products() {
             LENGTHS,
             "stretches of several sequences, and of parts of one",
             &["--shapes", "5x2x1x3x250x64", "--mask", "causal", "--layout", "lengths", "--sweep"],
+            6,
+        ),
+        (
+            "gate_any_decode_tokens_plain.cu",
+            "one behind another, by stretches and parts of one unit",
+            &["--shapes", "5x4x2x4x300x128,40x2x2x2x48x64", "--mask", "causal", "--sweep"],
             6,
         ),
         (
@@ -491,7 +497,7 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
             &["--shapes", "3x4x2x600x700x128,40x2x1x30x200x128"],
             4,
         ),
-        (F16_VARLEN, "the kernel without exponentials", &["--shapes", "5x6x2x150x300x64", "--sweep"], 4),
+        (F16_VARLEN, "the kernel without exponentials", &["--shapes", "5x6x2x150x300x64", "--sweep"], 6),
         (
             CODES_MADE,
             "over V^T that is made before, long ones and many",

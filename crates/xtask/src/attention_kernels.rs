@@ -54,6 +54,7 @@ fn beside() -> Vec<Instance> {
     for instance in instances() {
         // In caches or pages, and one behind another.
         let kinds: &[u32] = match instance.file {
+            "decode" if instance.defines.contains(&("WS_SPREAD", 1)) => &[1, 2],
             "decode" => &[1],
             _ if instance.defines.contains(&("WS_FEW", 1)) => &[1, 2],
             _ => &[],

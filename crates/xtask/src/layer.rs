@@ -169,6 +169,7 @@ fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBu
         "gate_any_forward_f16_few_varlen_plain.cu",
         "gate_any_decode_plain.cu",
         "gate_any_decode_lengths_plain.cu",
+        "gate_any_decode_tokens_plain.cu",
         "gate_any_ragged_plain.cu",
         "gate_any_split_plain.cu",
         "gate_any_portable.cu",

@@ -57,7 +57,7 @@
 #define WS_TRACE 0
 #endif
 #ifndef WS_LENS
-#define WS_LENS 0   // 1: sequences have lengths of their own, and perhaps pages of whole tiles
+#define WS_LENS 0   // 1: sequences have lengths of their own, and perhaps pages of whole tiles; 2 (with WS_SPREAD): they lie one behind another
 #endif
 
 #ifndef WS_MORE
@@ -73,6 +73,12 @@
 #include "transpose.cuh"
 #if WS_LENS
 #include "ragged.cuh"
+#endif
+#if WS_LENS == 2
+constexpr bool kTokens = true;
+static_assert(WS_SPREAD, "whose sequences lie one behind another");
+#else
+constexpr bool kTokens = false;
 #endif
 
 constexpr i32 D = WS_D, KEYS = WS_KEYS, WARPS = WS_WARPS, STAGES = WS_STAGES, HALVES = WS_ROWS / 8, THREADS = 32 * WARPS;
@@ -248,11 +254,15 @@ WS_DEV i32 first_row_of(const Params& p, i32 unit) { return WS_MORE ? unit % p.r
 WS_DEV u32 over_group(const Params& p) { return (65535u + p.group) / p.group; }
 WS_DEV i32 query_of(i32 r, u32 over) { return static_cast<i32>(static_cast<u32>(r) * over >> 16); }
 
-// Packed row r in the output.
-WS_DEV i64 out_row(const Params& p, u32 over, i32 b, i32 kv_head, i32 r) {
+// Packed row r in the output. kTokens: the sequence's first query is `first` of all.
+WS_DEV i64 out_row(const Params& p, u32 over, i32 b, i32 kv_head, i32 r, i32 first) {
     const i32 query = query_of(r, over);
+    if (kTokens) return static_cast<i64>(first + query) * p.Hq + kv_head * p.group + r - query * p.group;
     return (static_cast<i64>(b) * p.Hq + kv_head * p.group + r - query * p.group) * p.Sq + query;
 }
+
+// A row of the output among log-sum-exps, which come by heads where sequences lie one behind another.
+WS_DEV i64 lse_row(const Params& p, i64 row, i32 total_q) { return kTokens ? row % p.Hq * total_q + row / p.Hq : row; }
 
 #if WS_SPREAD
 #include "decode_spread.cuh"
@@ -268,15 +278,19 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, lane4 = lane % 4;
     const u32 ring = smem_addr(smem) + warp * kWarpBytes, bars = smem_addr(smem) + kBars + warp * STAGES * kBarBytes;
     const i32 team_size = kSpread ? 1 : p.tiles_per_worker, team = blockIdx.x / team_size, part = blockIdx.x % team_size, teams = gridDim.x / team_size;
-    const i32 units = p.total_tiles, per_unit = p.tiles_per_unit, all_rows = p.group * p.Sq;
+    const i32 units = p.total_tiles, per_unit = p.tiles_per_unit, rows_of_all = p.group * p.Sq;
     const bool blocks = p.vs_t != 0;
     const u32 over = over_group(p);
     MARK(0);
 #if WS_LENS
     // A sequence's own tiles are shared out, and what is used of its cache is read.
+#if WS_LENS == 2
+    auto keys_at = [&](i32 b) { return tokens_of(p, x, min(b, p.B - 1)).tiled; };
+#else
     auto keys_in = [&](i32 used) { return min(max(used, 0), p.Sk); };
     auto keys_at = [&](i32 b) { return keys_in(x.used[min(b, p.B - 1)]); };   // not as constant: CTAs must agree
     auto keys_of = [&](i32 unit) { return keys_in(__ldg(x.used + head_of(p, min(unit, units - 1)) / p.Hkv)); };
+#endif
 #endif
 #if WS_SPREAD && WS_LENS
     Stretch placed;
@@ -301,13 +315,17 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
         i32 h = head_of(p, team) % p.Hkv;
 #if WS_LENS
 #if WS_SPREAD
+#if WS_LENS == 2
+        auto keys_now = [&](i32 b) { return tokens_of<true>(p, x, min(b, p.B - 1)).tiled; };
+#else
         auto keys_now = [&](i32 b) { return keys_in(static_cast<i32>(load_u32(x.used + min(b, p.B - 1)))); };
+#endif
         Stretch own = stretch_of(p, placed, keys_now, lane);
         const i32 first_tile = own.from + static_cast<i32>(warp), stop = own.to;
 #else
         const i32 keys = keys_in(static_cast<i32>(load_u32(x.used + b))), first_tile = first_of(keys), stop = stop_of(keys);
 #endif
-        const i64 caches = x.pages ? static_cast<i64>(x.page_count) * x.page_size : static_cast<i64>(p.B) * p.Sk, most = (x.pages ? x.page_size : p.Sk) - 1;
+        const i64 caches = kTokens ? x.total_k : x.pages ? static_cast<i64>(x.page_count) * x.page_size : static_cast<i64>(p.B) * p.Sk, most = (kTokens ? x.total_k : x.pages ? x.page_size : p.Sk) - 1;
 #else
         const i64 caches = static_cast<i64>(p.B) * p.Sk, most = p.Sk - 1;
 #endif
@@ -321,7 +339,9 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             }
         };
         auto find = [&](i32& row, i32& first) {
-#if WS_LENS
+#if WS_LENS == 2
+            first += tokens_of<true>(p, x, row).first_k, row = 0;
+#elif WS_LENS
             if (x.pages) {
                 row = min(max(static_cast<i32>(load_u32(x.pages + row * x.pages_b + first / x.page_size)), 0), x.page_count - 1);
                 first %= x.page_size;
@@ -334,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             i32 row = b, first = tile * KEYS;
 #if WS_SPREAD && WS_LENS
             h = head_of(p, own.place);
-            while (tile < stop && tile >= own.begin + own.tiles && own.sequence < p.B) own.begin += own.tiles + own.ends, own.tiles = tiles_in(keys_now(++own.sequence));
+            while (tile < stop && tile >= own.begin + own.tiles && own.sequence < p.B) own.begin += own.with_end(own.tiles), own.tiles = tiles_in(keys_now(++own.sequence));
             row = min(own.sequence, p.B - 1), first = min(max((tile - own.begin) * KEYS, 0), p.Sk - 1);   // whatever lengths were
 #endif
             if (lane < kHinted * WARPS && tile < stop) find(row, first);
@@ -346,7 +366,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
                 i32 row = b, first = (first_tile + i * WARPS) * KEYS;
                 if (first_tile + i * WARPS >= stop) break;
 #if WS_SPREAD && WS_LENS
-                while (first_tile + i * WARPS >= own.begin + own.tiles && own.sequence < p.B) own.begin += own.tiles + own.ends, own.tiles = tiles_in(keys_now(++own.sequence));
+                while (first_tile + i * WARPS >= own.begin + own.tiles && own.sequence < p.B) own.begin += own.with_end(own.tiles), own.tiles = tiles_in(keys_now(++own.sequence));
                 row = min(own.sequence, p.B - 1), h = head_of(p, own.place), first = min(max((first_tile + i * WARPS - own.begin) * KEYS, 0), p.Sk - 1);   // whatever lengths were
 #elif WS_SPREAD
                 row = (first_tile + i * WARPS) / (per_unit + p.section), h = head_of(p, own.place), first = min((first_tile + i * WARPS) % (per_unit + p.section), per_unit - 1) * KEYS;
@@ -409,12 +429,16 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     struct Cursor {
         i32 unit, tile, stop, b, h;
         i32 begin, tiles;   // kSpread: the sequence's, of all of them, as `tile` and `stop` are: what the CTA has of this one ends there
+        i32 first_k;        // kTokens: the sequence's first key of all
     };
 #if WS_SPREAD
 #if WS_LENS
     const Stretch own = stretch_of(p, placed, keys_at, lane);
 #endif
-    Cursor at{0, own.from + static_cast<i32>(warp), own.stop_in(own.begin, own.tiles), own.sequence, head_of(p, own.place), own.begin, own.tiles};
+    Cursor at{0, own.from + static_cast<i32>(warp), own.stop_in(own.begin, own.tiles), own.sequence, head_of(p, own.place), own.begin, own.tiles, 0};
+#if WS_LENS == 2
+    if (own.from < own.to) at.first_k = tokens_of(p, x, at.b).first_k;
+#endif
 #elif WS_LENS
     Cursor at{team, first_of(keys_of(team)), stop_of(keys_of(team)), head_of(p, team) / p.Hkv, head_of(p, team) % p.Hkv};
 #else
@@ -423,10 +447,13 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     // On to a unit that has it, if this one has no more.
     auto settle = [&] {
 #if WS_SPREAD
-        while (at.tile >= at.begin + at.tiles && at.begin + at.tiles + own.ends < own.to) {
-            at.begin += at.tiles + own.ends, ++at.b;
+        while (at.tile >= at.begin + at.tiles && at.begin + own.with_end(at.tiles) < own.to) {
+            at.begin += own.with_end(at.tiles), ++at.b;
             at.tile = max(at.tile, at.begin + ((at.tile - at.begin) & (WARPS - 1)));
-#if WS_LENS
+#if WS_LENS == 2
+            const Tokens tokens = tokens_of(p, x, min(at.b, p.B - 1));
+            at.tiles = tiles_in(tokens.tiled), at.first_k = tokens.first_k;
+#elif WS_LENS
             at.tiles = tiles_in(keys_at(at.b));
 #endif
             at.stop = own.stop_in(at.begin, at.tiles);
@@ -448,7 +475,9 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     auto load = [&](u32 slot) {
         if ((kSpread ? at.tile < at.stop : at.unit < units) && lane == 0) {
             i32 row = at.b, first = (kSpread ? at.tile - at.begin : at.tile) * KEYS;
-#if WS_LENS
+#if WS_LENS == 2
+            first += at.first_k, row = 0;
+#elif WS_LENS
             if (x.pages) {
                 row = min(max(__ldg(x.pages + row * x.pages_b + first / x.page_size), 0), x.page_count - 1);
                 first %= x.page_size;
@@ -470,14 +499,17 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
 
     u32 slot = 0, phase = 0, free_phase = 0;
 #if WS_SPREAD
-    for (i32 sequence = own.sequence, begin = own.begin, tiles = own.tiles; begin < own.to; begin += tiles + own.ends, ++sequence) {
-#if WS_LENS
+    for (i32 sequence = own.sequence, begin = own.begin, tiles = own.tiles; begin < own.to; begin += own.with_end(tiles), ++sequence) {
+#if WS_LENS == 2
+        const Tokens tokens = tokens_of(p, x, min(sequence, p.B - 1));
+        tiles = tiles_in(tokens.tiled);
+#elif WS_LENS
         tiles = tiles_in(keys_at(sequence));
 #endif
         // Of the unit's tiles those from `since` to `stop` are this CTA's, and its warps go on in turn where they were.
         const i32 since = max(0, own.from - begin), stop = own.stop_in(begin, tiles) - begin, first_tile = since + ((static_cast<i32>(warp) - (begin + since - own.from)) & (WARPS - 1));
         if (since >= tiles) continue;   // its end alone
-        const bool is_first = sequence == own.sequence, is_last = begin + tiles + own.ends >= own.to, whole = since == 0 && stop == tiles;
+        const bool is_first = sequence == own.sequence, is_last = begin + own.with_end(tiles) >= own.to, whole = since == 0 && stop == tiles;
         const i32 begun_by = whole ? 0 : begin / own.share, sharers = whole ? 1 : (begin + tiles - 1) / own.share - begun_by + 1;
         const bool waits = kWaits && own.alone && sharers > 1;
         const i32 unit = sequence * own.beside + own.place;
@@ -486,9 +518,15 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
     for (i32 unit = team; unit < units; unit += teams) {
         const bool is_first = unit == team, is_last = unit + teams >= units;
 #endif
+#if WS_LENS == 2
+        const i32 queries = tokens.queries, all_rows = p.group * queries, keys = tokens.tiled, first_q = tokens.first_q, total_q = x.total_q;
+#else
+        const i32 queries = p.Sq, all_rows = rows_of_all, first_q = 0, total_q = 0;
+#endif
         const i32 head = head_of(p, unit), first_row = first_row_of(p, unit), rows = min(WS_MORE ? WS_ROWS : all_rows, all_rows - first_row);
         const i32 b = head / p.Hkv, kv_head = head % p.Hkv;
-#if WS_LENS
+#if WS_LENS == 2
+#elif WS_LENS
         const i32 keys = keys_of(unit);
 #if !WS_SPREAD
         const i32 first_tile = first_of(keys), stop = stop_of(keys);
@@ -510,7 +548,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             const i32 r = first_row + lane / 4 + 8 * h;
             const bool valid = r < all_rows;
             const i32 row_query = query_of(r, over);
-            const u8* src = p.q + b * p.q_b + (kv_head * p.group + r - row_query * p.group) * p.q_h + row_query * p.q_s + 4 * lane4;
+            const u8* src = p.q + (kTokens ? first_q * p.q_s : b * p.q_b) + (kv_head * p.group + r - row_query * p.group) * p.q_h + row_query * p.q_s + 4 * lane4;
 #pragma unroll
             for (i32 i = 0; i < D / 16; ++i) {
                 u32 x0, x1;
@@ -522,10 +560,10 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             for (i32 e = 0; e < 2; ++e) {
                 const i32 column = first_row + 8 * h + 2 * lane4 + e, query = query_of(column, over), q_head = kv_head * p.group + column - query * p.group;
                 q_scale[h][e] = column < all_rows ? p.q_scale[b * p.qs_b + q_head * p.qs_h + (query >> 7) * p.qs_t] * p.softmax_scale_log2 : 0.0f;
-                limit[h][e] = WS_CAUSAL ? min(keys, keys - p.Sq + query + 1) : keys;
+                limit[h][e] = WS_CAUSAL ? min(keys, keys - queries + query + 1) : keys;
             }
         }
-        const i32 clear = WS_CAUSAL ? min(keys, keys - p.Sq + 1) : keys;
+        const i32 clear = WS_CAUSAL ? min(keys, keys - queries + 1) : keys;
         // One scale comes at the end, whatever it is. Of several the largest among the CTA's own keys comes with a warp's outputs, and the others are taken relative to it: not the first one, as P times a ratio of 4,096 is beyond f16.
         const float k_head = ks[0];
         float v_most = 1.0f;
@@ -633,9 +671,9 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
                         acc.x = fmaf(x[w].x, f, acc.x), acc.y = fmaf(x[w].y, f, acc.y), acc.z = fmaf(x[w].z, f, acc.z), acc.w = fmaf(x[w].w, f, acc.w);
                     }
                     const float f = all > 0.0f ? v_head * rcp(all) : 0.0f;
-                    const i64 to = out_row(p, over, b, kv_head, first_row + r);
+                    const i64 to = out_row(p, over, b, kv_head, first_row + r, first_q);
                     store_out4(p, to * D + d, acc.x * f, acc.y * f, acc.z * f, acc.w * f);
-                    if (p.lse && d == 0) p.lse[to] = log_sum(top, all);
+                    if (p.lse && d == 0) p.lse[lse_row(p, to, total_q)] = log_sum(top, all);
                 }
                 __syncwarp();
                 if (lane == 0) mbarrier_arrive(smem_addr(smem) + kFree);
@@ -712,9 +750,9 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
             auto finish = [&](i32 g, const Piece& a) {
                 const float f = a.sum > 0.0f ? v_head * rcp(a.sum) : 0.0f;
                 const i32 d = g % (D / 4) * 4;
-                const i64 to = out_row(p, over, b, kv_head, first_row + g / (D / 4));
+                const i64 to = out_row(p, over, b, kv_head, first_row + g / (D / 4), first_q);
                 store_out4(p, to * D + d, a.acc.x * f, a.acc.y * f, a.acc.z * f, a.acc.w * f);
-                if (p.lse && d == 0) p.lse[to] = log_sum(a.top, a.sum);
+                if (p.lse && d == 0) p.lse[lse_row(p, to, total_q)] = log_sum(a.top, a.sum);
             };
             const Piece none{kNegInf, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f)};
             constexpr bool kSometimesBoth = (WS_RING || kRoom ? HALVES : 1) * 8 * (D / 4) > THREADS;
@@ -755,4 +793,7 @@ extern "C" __global__ void __launch_bounds__(ALL_THREADS, 1)
         }
         MARK(6);
     }
+#if WS_LENS == 2
+    clear_gaps<D>(p, x, blockIdx.x * WARPS + warp, gridDim.x * WARPS, lane, p.lse);
+#endif
 }

@@ -12,8 +12,28 @@
 // 16 rows by several units side by side: mostly slower than few.cuh. Short units are not cut: 150x8-8x500 (D 64) 27.8 instead of 29.7, 90x32-8x4x400 36.1 (38.9), 64 sequences of at most 204 keys 16.3 (17.5).
 #pragma once
 
+#if WS_LENS == 2
+// A sequence of those one behind another: where its queries and keys begin, and how many there are; `tiled` is less than 0 where it has no queries, and so no tiles.
+struct Tokens {
+    i32 first_q, queries, first_k, tiled;
+};
+// kEarly: while earlier kernels may still write them.
+template <bool kEarly = false>
+WS_DEV Tokens tokens_of(const Params& p, const Ragged& x, i32 b) {
+    auto load = [](const i32* at) { return kEarly ? static_cast<i32>(load_u32(at)) : *at; };   // not as constant: CTAs must agree
+    const i32 q = load(x.cu_q + b), next_q = load(x.cu_q + b + 1), k = load(x.cu_k + b), next_k = load(x.cu_k + b + 1);
+    Tokens t;
+    t.first_q = min(max(q, 0), x.total_q), t.first_k = min(max(k, 0), x.total_k);
+    t.queries = min(min(max(next_q - t.first_q, 0), x.total_q - t.first_q), p.Sq);
+    t.tiled = min(max(next_k - t.first_k, 0), x.total_k - t.first_k);
+    if (p.ks_t != 0 || p.vs_t != 0) t.tiled = min(t.tiled, p.Sk);   // behind the most that a sequence has there are no scales
+    if (t.queries == 0) t.tiled = -1;
+    return t;
+}
+#endif
+
 // The tiles of a sequence of so many keys.
-WS_DEV i32 tiles_in(i32 keys) { return max(1, (keys + KEYS - 1) / KEYS); }
+WS_DEV i32 tiles_in(i32 keys) { return kTokens && keys < 0 ? 0 : max(1, (keys + KEYS - 1) / KEYS); }
 
 // A CTA's stretch of tiles, [from, to), and its first sequence, of `tiles` tiles from `begin` on.
 struct Stretch {
@@ -28,9 +48,12 @@ struct Stretch {
     // Of that many tiles.
     WS_DEV_MEMBER void cut(i32 all, i32 end_tiles) {
         alone = false, ends = end_tiles, share = (all + count - 1) / count;
+        if (kTokens) share = max(1, share);   // there may be no tiles
         from = min(all, nth * share), to = min(all, from + share);
         sequence = 0, begin = to, tiles = 1;   // if there is none
     }
+    // What a unit of so many tiles counts as, its end among it.
+    WS_DEV_MEMBER i32 with_end(i32 of_unit) const { return kTokens && of_unit == 0 ? 0 : of_unit + ends; }
     // A unit of at most so many tiles as its end takes is not cut: it is wholly of the CTA in whose stretch it begins, so that the next one's begins behind it.
     WS_DEV_MEMBER void skip_short() {
         if (from > begin && tiles <= ends) from = max(from, begin + tiles);
@@ -43,14 +66,28 @@ struct Stretch {
 // Where every CTA has part of one unit alone (`alone`): what a round of its warps costs, and each sixteen parts that are added; and how many tiles more than an equal stretch it may have.
 constexpr i32 kOfRound = 5, kOfParts = 2, kMoreAlone = 12;
 
+// Whether a stretch's first sequence is looked for in the part of all that one lane has, not in all, where there are more than 32. H200, 2026-11-29, times as long, 256, 512, 1,024 sequences of up to 300 keys, one token: D 64 0.96, 0.93, 0.93, D 128 (8-1 heads) 0.94, 0.865, 0.835; but 16 rows 1.06, 1.03, 1.05, D 256 1.02, 1.015, 1.03.
+constexpr bool kParts = HALVES == 1 && D <= 128;
+
 // Of sequences of their own lengths, keys(b), each of which has so many units: by a warp, from what place_in has found. CTAs must agree.
 template <class Keys>
 WS_DEV Stretch stretch_of(const Params& p, Stretch s, Keys keys, u32 lane) {
-    const i32 first = static_cast<i32>(lane) < p.B ? tiles_in(keys(lane)) : 0;   // the 32 first sequences'
-    i32 all = first;
+    const i32 each = kParts ? (p.B + 31) / 32 : 1, first = each == 1 && static_cast<i32>(lane) < p.B ? tiles_in(keys(lane)) : 0;   // of the first 32 sequences each lane's
+    i32 own = first, units = first != 0;
+    if (kParts && each > 1) {
+#pragma unroll 4
+        for (i32 i = 0; i < each; ++i) {
+            const i32 b = static_cast<i32>(lane) * each + i, tiles = b < p.B ? tiles_in(keys(b)) : 0;
+            own += tiles, units += kTokens ? tiles != 0 : b < p.B;
+        }
+    } else {
 #pragma unroll 1
-    for (i32 b = 32 + lane; b < p.B; b += 32) all += tiles_in(keys(b));
-    all = __reduce_add_sync(0xFFFFFFFFu, all);
+        for (i32 b = 32 + lane; b < p.B; b += 32) {
+            const i32 tiles = tiles_in(keys(b));
+            own += tiles, units += tiles != 0;
+        }
+    }
+    const i32 all = __reduce_add_sync(0xFFFFFFFFu, own), all_ends = (kTokens ? __reduce_add_sync(0xFFFFFFFFu, units) : p.B) * p.section;
     if (p.B <= min(s.count, 32)) {
         // A number of rounds for each lane. Parts of a sequence are a product: all that matters of its rounding is that a sequence has one, and that CTAs agree.
         const i32 longest = __reduce_max_sync(0xFFFFFFFFu, first), least = 1 + static_cast<i32>(static_cast<float>(all - 1) * rcp(static_cast<float>(s.count * WARPS))), step = 1 + least / 16;
@@ -64,14 +101,9 @@ WS_DEV Stretch stretch_of(const Params& p, Stretch s, Keys keys, u32 lane) {
         const i32 most = parts_of(longest, part, over_part), cost = rounds * kOfRound + (most > 1 ? (most + 15) / 16 : 0) * kOfParts;
         const u32 best = __reduce_min_sync(0xFFFFFFFFu, parts > s.count ? 0xFFFFFFFFu : static_cast<u32>(cost) << 5 | lane);
         const i32 tiles_each = (least + static_cast<i32>(best % 32) * step) * WARPS;
-        if (best != 0xFFFFFFFFu && (tiles_each - kMoreAlone) * s.count <= all + p.B * p.section) {
+        if (best != 0xFFFFFFFFu && (tiles_each - kMoreAlone) * s.count <= all + all_ends) {
             const i32 length = first == 0 ? 0 : parts_of(first, tiles_each, over(tiles_each)), share = (first + length - 1) / max(length, 1);
-            i32 end = length;
-#pragma unroll
-            for (u32 i = 1; i < 32; i *= 2) {
-                const i32 x = __shfl_up_sync(0xFFFFFFFFu, end, i);
-                if (lane >= i) end += x;
-            }
+            const i32 end = warp_sums(length, lane);
             const u32 behind = __ballot_sync(0xFFFFFFFFu, end > s.nth);
             const i32 at = behind ? __ffs(static_cast<i32>(behind)) - 1 : 0, tiles = __shfl_sync(0xFFFFFFFFu, first, at);
             s.alone = true, s.ends = 0, s.share = __shfl_sync(0xFFFFFFFFu, share, at), s.sequence = at, s.tiles = tiles;
@@ -79,29 +111,28 @@ WS_DEV Stretch stretch_of(const Params& p, Stretch s, Keys keys, u32 lane) {
             return s;
         }
     }
-    s.cut(all + p.B * p.section, p.section);
-    i32 before = 0;   // tiles of the sequences before these 32
+    s.cut(all + all_ends, p.section);
+    if (kParts && each > 1) {
+        own += units * p.section;
+        const i32 until = warp_sums(own, lane);
+        const u32 found = __ballot_sync(0xFFFFFFFFu, until > s.from);
+        if (found == 0) return s;
+        s.sequence = (__ffs(static_cast<i32>(found)) - 1) * each, s.begin = __shfl_sync(0xFFFFFFFFu, until - own, __ffs(static_cast<i32>(found)) - 1);
+    } else s.sequence = s.begin = 0;
+    // 32 sequences at a time.
 #pragma unroll 1
-    for (i32 b = 0; b < p.B; b += 32) {
-        const i32 tiles = b + static_cast<i32>(lane) >= p.B ? 0 : (b == 0 ? first : tiles_in(keys(b + lane))) + p.section;
-        i32 end = before + tiles;
-#pragma unroll
-        for (u32 i = 1; i < 32; i *= 2) {
-            const i32 x = __shfl_up_sync(0xFFFFFFFFu, end, i);
-            if (lane >= i) end += x - before;
-        }
+    for (i32 b = s.sequence; b < p.B; b += 32) {
+        const i32 mine = b + static_cast<i32>(lane), tiles = mine >= p.B ? 0 : s.with_end(b == 0 && each == 1 ? first : tiles_in(keys(mine))), end = s.begin + warp_sums(tiles, lane);
         const u32 behind = __ballot_sync(0xFFFFFFFFu, end > s.from);
         if (behind != 0) {
             const i32 at = __ffs(static_cast<i32>(behind)) - 1;
-            s.sequence = b + at;
-            s.tiles = __shfl_sync(0xFFFFFFFFu, tiles, at);
-            s.begin = __shfl_sync(0xFFFFFFFFu, end, at) - s.tiles;
-            s.tiles -= p.section;
+            s.sequence = b + at, s.begin = __shfl_sync(0xFFFFFFFFu, end - tiles, at), s.tiles = __shfl_sync(0xFFFFFFFFu, tiles, at) - p.section;
             s.skip_short();
-            break;
+            return s;
         }
-        before = __shfl_sync(0xFFFFFFFFu, end, 31);
+        s.begin = __shfl_sync(0xFFFFFFFFu, end, 31);
     }
+    s.sequence = 0, s.begin = s.to, s.tiles = 1;   // there is none
     return s;
 }
 #else

@@ -6,7 +6,8 @@
 // Comes within forward_work.cuh. Wants p.row_tiles row tiles of a key head, scratch for each CTA of each row tile in p.partial (D / 4 + 4 floats for each thread of its consumers) and in p.arrived
 // (WS_LENS: the counter that row tiles are drawn from; then one for each of their warps; zero between launches). Work::head is the key head's first query head.
 // Losers (H200, 2026-11-25, varlen causal 4x8-8x4096x256, 8x16-16x2048x128, us): row tiles in a list that CTAs share out, as the host orders others', 452, 267: whoever has the longest of each sequence has
-//   1.7 times the mean; consumers load their own rows of Q at a row tile's start (D 64 63 at 32x16-16x512); Q by one cp.async.bulk for each row, 116 there: each takes the copy engine as long as a large one.
+//   1.7 times the mean; decode.cu for the sequences of at most eight packed rows among those one behind another, and this for the others, two launches (2026-11-29) 1.24 to 1.55 times as long as one of the best number of CTAs; whole queries of groups that are no power of two by boxes, rows left empty: D 256 0.855 to 0.935 of the
+//   time, all else 1.03 to 1.12; consumers load their own rows of Q at a row tile's start (D 64 63 at 32x16-16x512); Q by one cp.async.bulk for each row, 116 there: each takes the copy engine as long as a large one.
 #pragma once
 #include "half.cuh"
 #include "ragged.cuh"
@@ -78,37 +79,15 @@ WS_DEV void few_load(const Params&, const Work&, u32, const TensorMap*, u32, i32
 WS_DEV void few_clear(const Work&, i32, u32, u32, u32) {}
 #endif
 
-#if WS_LENS == 2
-// Rows of the output that are of no sequence, or behind as many as one may have, become zeros, and their log-sum-exps minus infinity: a share of them by one of `warps` warps of all CTAs.
-WS_DEV void few_clear_gaps(const Params& p, i32 warp, i32 warps, i32 lane) {
-    const Ragged& x = ragged(p);
-    const i64 row_bytes = static_cast<i64>(p.Hq) * D * (WS_OUT == kOutE4m3 ? 1 : 2);
-    auto begin_of = [&](i32 b) { return min(max(__ldg(x.cu_q + b), 0), x.total_q); };
-#pragma unroll 1
-    for (i32 b0 = 0; b0 <= p.B; b0 += 32) {
-        // What lies behind sequence b - 1, up to the next.
-        const i32 b = b0 + lane, to = b < p.B ? begin_of(b) : b == p.B ? x.total_q : 0, from = b == 0 ? 0 : b <= p.B ? min(begin_of(b), begin_of(b - 1) + p.Sq) : to;
-        for (u32 left = __ballot_sync(0xFFFFFFFFu, from < to); left; left &= left - 1) {
-            const i32 at = __ffs(static_cast<i32>(left)) - 1;
-            u8* out = static_cast<u8*>(p.out);
-            const i64 first = __shfl_sync(0xFFFFFFFFu, from, at), end = __shfl_sync(0xFFFFFFFFu, to, at);
-            for (i64 i = first * row_bytes + 16 * (warp * 32 + lane); i < end * row_bytes; i += 16 * 32 * warps) *reinterpret_cast<uint4*>(out + i) = make_uint4(0, 0, 0, 0);
-            if (!kLogs || !p.lse) continue;
-            for (i32 head = warp; head < p.Hq; head += warps)
-                for (i64 i = first + lane; i < end; i += 32) p.lse[static_cast<i64>(head) * x.total_q + i] = kNegInf;
-        }
-    }
-}
-#endif
-
 // How many CTAs share a row tile's keys. In caches the device alone knows what for: it decides, up to p.tiles_per_worker, as the host does where it knows the longest and the sum (uneven_ns of _heuristic.py).
 // Measured, H200, 2026-11-28, of caches of which an eighth at most is used: 0.84 to 0.86 of the time by a number that the host took from their size. Deciding takes 0.40 us, each producer's warp for itself, what lengths do not change before they are waited for; by one warp and a barrier 0.51, all of it after the wait 0.68.
 // Where an estimate says that it gains more than it takes each sequence has its own number instead, of shares of so many tiles at most: with products for divisions (forward_work.cuh) 1,781 calls take 0.977 of the time, of one long sequence beside short ones 0.945 (0.51 to 1.25), of log-normal lengths 0.976, alike 0.998; FA3 FP8 is
 // faster in 92 of them instead of 162. Losers: own numbers always, found by all roles' divisions, 1.03 to 1.05 where lengths are alike (0.3 to 1.7 us, and up to 4 of long calls).
-#if WS_LENS == 1 && !WS_PACKED
-constexpr bool kDecides = true;
+constexpr bool kDecides = kLens && !kPacked;
 
 WS_DEV i32 few_steps(i32 keys) { return max(1, (keys + KEYS * kWhole - 1) / (KEYS * kWhole)); }
+
+#if WS_LENS == 1 && !WS_PACKED
 
 // Shares of a sequence of so many steps, of at most so many each, whose inverse is `over`: a product, of whose rounding all that matters is that there is one and that roles agree.
 WS_DEV i32 few_shares(const Params& p, i32 steps, u32 over) { return min(1 + static_cast<i32>(__umulhi(steps - 1, over)), p.tiles_per_worker); }
@@ -159,12 +138,7 @@ WS_DEV void few_decide(const Params& p, u32 lane, Work& w) {
 #pragma unroll 1
     for (i32 b = 0;; b += 32) {
         const i32 steps = b == 0 ? first : b + static_cast<i32>(lane) < p.B ? few_steps(keys_of(b + lane)) : 0, here = steps == 0 ? 0 : (few_shares(p, steps, w.over_share) - 1) * units;
-        i32 end = w.before + here;
-#pragma unroll
-        for (u32 i = 1; i < 32; i *= 2) {
-            const i32 x = __shfl_up_sync(0xFFFFFFFFu, end, i);
-            if (lane >= i) end += x - w.before;
-        }
+        const i32 end = w.before + warp_sums(here, lane);
         const u32 behind = __ballot_sync(0xFFFFFFFFu, end > static_cast<i32>(blockIdx.x));
         if (behind != 0) {
             const i32 at = __ffs(static_cast<i32>(behind)) - 1;
@@ -174,8 +148,59 @@ WS_DEV void few_decide(const Params& p, u32 lane, Work& w) {
         w.before = __shfl_sync(0xFFFFFFFFu, end, 31);
     }
 }
+#elif WS_LENS == 2
+WS_DEV i32 few_row_tiles(const Params& p, i32 queries) { return (p.group * queries + ROWS - 1) / ROWS; }
+
+// The same where sequences lie one behind another, of which the host knows the longest and the sum: it chooses where they are alike (p.tiles_per_unit is 0), else the device, one number for all, of at most p.row_tiles shares, for which there is scratch.
+// Then, 32 sequences at a time, it looks for this CTA's first row tile. Measured: docs/ledger-lengths.md, "One behind another, some of one token".
+WS_DEV void few_decide(const Params& p, u32 lane, Work& w) {
+    const Ragged& x = ragged(p);
+    const bool decides = kDecides && p.tiles_per_unit != 0;
+    const i32 ways = static_cast<i32>(lane) + 1;
+    const float part = rcp(static_cast<float>(ways)), of_sm = static_cast<float>(p.Hkv) * rcp(static_cast<float>(gridDim.x));
+    w.ways = p.tiles_per_worker, w.over_ways = inverse_of(w.ways);
+    if (!decides && p.B <= 64) return;   // PERF: looking for the place takes 0.2 to 0.5 us, walking there no longer
+    if (!kPacked) wait_for_earlier_kernels();   // V^T is made when all others have ended. No load that takes memory for constant, as CTAs must agree
+    auto queries_of = [&](i32 b) {
+        const i32 q = x.cu_q[b], next = x.cu_q[b + 1], first_q = min(max(q, 0), x.total_q);
+        return min(min(max(next - first_q, 0), x.total_q - first_q), p.Sq);
+    };
+    i32 first = 0;   // row tiles of the 32 first sequences
+    if (decides) {
+        i32 longest = 0, work = 0, row_tiles = 0;
+#pragma unroll 1
+        for (i32 b = lane; b < p.B; b += 32) {
+            const i32 k = x.cu_k[b], next = x.cu_k[b + 1], queries = queries_of(b), here = few_row_tiles(p, queries), keys = max(0, min(next, x.total_k) - max(k, 0));
+            if (b < 32) first = here;
+            if (here == 0) continue;
+            longest = max(longest, few_steps(keys)), row_tiles += here, work += here * few_steps(keys - (WS_CAUSAL ? queries / 2 : 0));
+        }
+        longest = __reduce_max_sync(0xFFFFFFFFu, longest), row_tiles = __reduce_add_sync(0xFFFFFFFFu, row_tiles), work = __reduce_add_sync(0xFFFFFFFFu, work);
+        const i64 shares = static_cast<i64>(row_tiles) * p.Hkv * ways;
+        const bool several = shares > gridDim.x, upper = several && ways == 1;
+        const float of_step = static_cast<float>(kWhole * (upper ? p.tiles_per_unit >> 16 : p.tiles_per_unit & 0xFFFF));
+        const float of_rows = static_cast<float>((upper ? p.total_tiles >> 16 : p.total_tiles & 0xFFFF) + ((ways > 1) + (ways > 4) + (ways > 16)) * p.section);
+        const float size = floorf(fmaf(static_cast<float>(longest + static_cast<i32>(lane)), part, 0.001f)), share = fmaf(size, of_step, of_rows);
+        const float all = of_sm * fmaf(static_cast<float>(work), of_step, static_cast<float>(row_tiles * ways) * of_rows), cycles = several ? fmaxf(share, all + 0.45f * share) : share;
+        const bool fits = ways == 1 || ways <= p.tiles_per_worker && shares <= p.row_tiles;
+        w.ways = static_cast<i32>(__reduce_min_sync(0xFFFFFFFFu, fits ? __float_as_uint(cycles) & ~31u | lane : 0xFFFFFFFFu) % 32) + 1;
+        w.over_ways = inverse_of(w.ways);
+    }
+    const i32 wanted = blockIdx.x / (p.Hkv * w.ways);
+#pragma unroll 1
+    for (; w.b < p.B; w.b += 32) {
+        const i32 b = w.b + static_cast<i32>(lane), here = decides && w.b == 0 ? first : b < p.B ? few_row_tiles(p, queries_of(b)) : 0, end = w.before + warp_sums(here, lane);
+        const u32 behind = __ballot_sync(0xFFFFFFFFu, end > wanted);
+        if (behind) {
+            const i32 at = __ffs(static_cast<i32>(behind)) - 1;
+            w.b += at, w.before = __shfl_sync(0xFFFFFFFFu, end - here, at);
+            return;
+        }
+        w.before = __shfl_sync(0xFFFFFFFFu, end, 31);
+    }
+    w.b = p.B;
+}
 #else
-constexpr bool kDecides = false;
 WS_DEV void few_decide(const Params&, u32, Work&) {}
 #endif
 
@@ -218,11 +243,11 @@ WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
         first_q = min(max(__ldg(x.cu_q + w.b), 0), x.total_q);
         w.queries = min(min(max(__ldg(x.cu_q + w.b + 1) - first_q, 0), x.total_q - first_q), p.Sq);
         w.first_q = first_q;
-        const i32 row_tiles = (p.group * w.queries + ROWS - 1) / ROWS, units = row_tiles * p.Hkv;
-        if (t < (w.before + units) * p.tiles_per_worker) {
-            w.unit = divide(t, p.tiles_per_worker, w.over_ways, w.split);
+        const i32 row_tiles = few_row_tiles(p, w.queries), ways = few_ways(p, w);
+        if (t < (w.before + row_tiles) * p.Hkv * ways) {
+            w.unit = divide(t, ways, w.over_ways, w.split);
             // The last rows, which may see most, first; heads side by side.
-            const i32 from_last = divide(w.unit - w.before, p.Hkv, w.over_row_tiles, w.kv_head);
+            const i32 from_last = divide(w.unit - w.before * p.Hkv, p.Hkv, w.over_row_tiles, w.kv_head);
             w.head = w.kv_head * p.group;
             w.first_row = (row_tiles - 1 - from_last) * ROWS;
             w.first_k = min(max(__ldg(x.cu_k + w.b), 0), x.total_k);
@@ -230,7 +255,7 @@ WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
             if (kBlocks) w.keys = min(w.keys, p.Sk);   // behind the most that a sequence has there are no scales
             return true;
         }
-        w.before += units;
+        w.before += row_tiles;
     }
 }
 #else
@@ -295,7 +320,7 @@ WS_DEV bool few_work_at(const Params& p, i32 t, Work& w) {
 }
 
 // How many there are, once few_place_of has found no more.
-WS_DEV i32 few_all(const Params& p, const Work& w) { return kDecides && w.over_share != 0 ? p.row_tiles * p.Hkv * p.B + w.more : (kVarlen ? w.before : p.row_tiles * p.Hkv * p.B) * few_ways(p, w); }
+WS_DEV i32 few_all(const Params& p, const Work& w) { return kDecides && !kVarlen && w.over_share != 0 ? p.row_tiles * p.Hkv * p.B + w.more : (kVarlen ? w.before * p.Hkv : p.row_tiles * p.Hkv * p.B) * few_ways(p, w); }
 
 // Which query of which head of a group a packed row is; less than 0 where it is none. n: a head's queries.
 struct FewRow {
@@ -405,7 +430,8 @@ WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thr
     if (kPacked) return true;   // over V^T that is made before nobody shares keys
     using Part = FewPart<N>;
     const i32 split = kDecides ? w.split & 0xFFFF : w.split, splits = kDecides ? w.split >> 16 : p.tiles_per_worker, unit = kVarlen ? w.unit : head / p.group * p.row_tiles + w.first_row / ROWS;
-    uint4* parts = reinterpret_cast<uint4*>(p.partial) + static_cast<i64>(unit) * p.tiles_per_worker * (Part::kQuads * Part::kThreads) + group * 128 + thread;
+    const i64 place = static_cast<i64>(unit) * (kVarlen ? splits : p.tiles_per_worker);
+    uint4* parts = reinterpret_cast<uint4*>(p.partial) + place * (Part::kQuads * Part::kThreads) + group * 128 + thread;
     i32 level = 0;
 #pragma unroll 1
     for (i32 stride = 1; stride < splits; stride *= kFan, ++level) {
@@ -417,7 +443,7 @@ WS_DEV bool few_add(const Params& p, const Work& w, i32 head, u32 group, u32 thr
         for (i32 i = 0; i < Part::kOut; i += 8)
             __stcg(mine + i / 8 * Part::kThreads, make_uint4(narrow(o[i] * f0, o[i + 1] * f0), narrow(o[i + 2] * f1, o[i + 3] * f1), narrow(o[i + 4] * f0, o[i + 5] * f0), narrow(o[i + 6] * f1, o[i + 7] * f1)));
         __stcg(mine + Part::kOut / 8 * Part::kThreads, make_uint4(__float_as_uint(top0), __float_as_uint(top1), __float_as_uint(o[Part::kSum0]), __float_as_uint(o[Part::kSum1])));
-        i32* counter = p.arrived + kDrawn + ((static_cast<i64>(unit) * p.tiles_per_worker + first + level) * WGS + group) * 4 + thread / 32;
+        i32* counter = p.arrived + kDrawn + ((place + first + level) * WGS + group) * 4 + thread / 32;
         i32 before = 0;
         __syncwarp();
         if (thread % 32 == 0) before = add_in_order(counter, 1);

@@ -16,7 +16,7 @@ static_assert(!kDrawn || (kTold && kVStages <= 2 && kBarsRoom == 4), "places of 
 
 struct Work {
 #if WS_LENS == 2
-    i32 b = 0, before = 0;   // the sequence, and how many row tiles come before its own: where the search for the next one begins
+    i32 b = 0, before = 0;   // the sequence, and how many row tiles of a key head come before its own: where the search for the next one begins
 #else
     i32 b, before;
 #endif
@@ -455,7 +455,7 @@ WS_DEV void forward_roles(const Params& p, const TensorMap* q_map, const TensorM
         if (!kMade) wait_for_earlier_kernels();   // PERF: whoever is told need not; but without it ptxas 13.0 serialises the products of an instance (C7511)
         consume(base, bars, group - 1, thread);
 #if WS_LENS == 2
-        few_clear_gaps(p, (blockIdx.x * WGS + group - 1) * 4 + thread / 32, gridDim.x * WGS * 4, thread % 32);
+        clear_gaps<D>(p, ragged(p), (blockIdx.x * WGS + group - 1) * 4 + thread / 32, gridDim.x * WGS * 4, thread % 32, kLogs ? p.lse : nullptr);
 #endif
     }
 }

@@ -9,12 +9,16 @@
 //! [levers]
 //! GROUPS = [2, 4]
 //! SPLITS = [6, 1]
+//! DECIDES = [0, 1]
 //! [[config]]
 //! name = "two_shared"
-//! set = { GROUPS = 2, SPLITS = 6 }
+//! set = { GROUPS = 2, SPLITS = 6, DECIDES = 0 }
 //! [[config]]
 //! name = "four_alone"
-//! set = { GROUPS = 4, SPLITS = 1 }
+//! set = { GROUPS = 4, SPLITS = 1, DECIDES = 0 }
+//! [[config]]
+//! name = "decides"
+//! set = { GROUPS = 2, SPLITS = 6, DECIDES = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 2048
@@ -66,10 +70,10 @@
 //!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
 //!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
-//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 0 },
+//!   { name = "tiles_per_unit", type = "i32", offset = 224, value = "DECIDES * 131074000" },
 //!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "SPLITS" },
-//!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
-//!   { name = "row_tiles", type = "i32", offset = 236, value = 0 },
+//!   { name = "total_tiles", type = "i32", offset = 232, value = "DECIDES * 6553700" },
+//!   { name = "row_tiles", type = "i32", offset = 236, value = "DECIDES * Hkv * (ceil_div(Hq / Hkv * ceil_div(3 * B * Sq, 4), 64 * GROUPS) + B) * SPLITS" },
 //!   { name = "section", type = "i32", offset = 240, value = 1 },
 //!   { name = "v_mean", type = "ptr", offset = 248, value = 0 },
 //!   { name = "cu_q", type = "ptr", offset = 256, value = "cu_seqlens_q" },

@@ -729,9 +729,7 @@ def choose_caches(s, sms=SMS):
     kernel = few_kernels(s)[i]
     c = choose_few(s, wgs, min(ways, 32), sms, kernels=[kernel])[1]
     if c.tiles_per_worker > 1:
-        rows, adding = s.group * s.Sq, kernel[1][s.D][wgs][3] * 8 // 10
-        (alone, of_rows), (each, of_rows_each) = few_cycles(s, wgs, 2, rows, False, 0, kernel[1]), few_cycles(s, wgs, 1, rows, True, 0, kernel[1])
-        c = replace(c, tiles_per_unit=alone // 100 | each // 100 << 16, total_tiles=of_rows | of_rows_each << 16, section=adding)
+        c = told_times(s, c, kernel, s.group * s.Sq)
     if may_make(s, transposed_bytes(s)):
         for n in FEW_MADE[s.D]:
             if n == 3 or s.D == 256 or not s.causal:
@@ -741,20 +739,11 @@ def choose_caches(s, sms=SMS):
     return cost, c
 
 
-def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
-    """Sequences that lie one behind another, of so many tokens together and at most Sq and Sk each. Scratch is for whatever the device finds as their lengths, also where these overlap and are wrong; where that is
-    too much, CTAs do not share keys."""
-    if not few_fits(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
-        return choose_ragged(s, sms)
-    ns, c = choose_few(s, sms=sms, lengths=True, tokens=(min(tokens_q, s.B * s.Sq), min(tokens_k, s.B * s.Sk)) if s.B > 1 else None, counters=1 << 31, codes=FEW_TOKENS)
-    if may_make(s, made_bytes(s, tokens_k)):
-        if s.B == 1:   # by the same estimate: 211 calls of one sequence take 1.010 times as long as the fastest so, else 1.024
-            ns = uneven_ns(s, dict(c.defines)["WS_WGS"], c.tiles_per_worker, tokens_q, tokens_k, sms, next(x for x in few_kernels(s, FEW_TOKENS) if x[0] == c.file))
-        consumers = [wgs for wgs in FEW_MADE[s.D] if wgs == 3 or s.D == 256 or not s.causal]   # behind the mask two of D 128 are hardly ever the fastest
-        c = min(((ns, c), *((made_ns(s, wgs, tokens_q, tokens_k, sms), choose_made(s, wgs, made_bytes(s, tokens_k))) for wgs in consumers)), key=lambda x: x[0])[1]
-    wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
-    units = s.Hkv * (ceil_div(s.group * tokens_q, 64 * wgs) + s.B)   # whole row tiles, and for each sequence one that is not
-    return with_lengths(replace(c, grid=(min(units * ways, sms), 1, 1), row_tiles=0), 2)
+def told_times(s, c, kernel, rows):
+    """few.cuh's c with what the device has to know to decide: cycles of a tile of keys and of a row tile of so many rows, in upper halves where a CTA has several whose keys nobody shares, and of each time that parts are added."""
+    wgs = dict(c.defines)["WS_WGS"]
+    (alone, of_rows), (each, of_rows_each) = few_cycles(s, wgs, 2, rows, False, 0, kernel[1]), few_cycles(s, wgs, 1, rows, True, 0, kernel[1])
+    return replace(c, tiles_per_unit=alone // 100 | each // 100 << 16, total_tiles=of_rows | of_rows_each << 16, section=kernel[1][s.D][wgs][3] * 8 // 10)
 
 
 def may_make(s, made):
