@@ -10,7 +10,7 @@ from test_heuristic import FEW, decided, h, lengths_of, varlen
 
 
 def decided_for(c, s, queries, keys):
-    """The same where sequences lie one behind another, if the host has left it to the device."""
+    """How many CTAs share a row tile's keys where sequences lie one behind another: the host's number, or, if that has left it to the device, as few_decide of few.cuh decides."""
     if not c.row_tiles:
         return c.tiles_per_worker
     defines = dict(c.defines)
@@ -132,7 +132,9 @@ class Varlen(unittest.TestCase):
             self.assertEqual(choose([4000], [4000], D).row_tiles, 0)
             few = choose([1, 2, 1], [9000, 300, 1], D)   # all of few rows: no prompt
             self.assertEqual((few.file, few.defines[-2:]), ("decode", (("WS_SPREAD", 1), ("WS_LENS", 2))))
-            self.assertEqual(choose([1, 5, 1], [9000, 300, 5], D).file == "decode", False)
+            self.assertNotEqual(choose([1, 5, 1], [9000, 300, 5], D).file, "decode")
+        many = h.Shape(40_000, 32, 8, 1, 100, 128, False)   # whose tiles, if each sequence was all keys, no i32 counts
+        self.assertEqual([varlen.choose_varlen(many, 40_000, n).file for n in (500_000, 4_000_000)], ["decode", "forward"])
 
     def test_sequences_one_behind_another_over_v_t(self):
         """By the journal of random calls: V^T is made before where that is the fastest, or nearly; never where it may not be."""

@@ -1,8 +1,8 @@
 """sdpa_fp8_varlen and decode_fp8: sequences whose lengths, and whose keys' places, only the device knows.
 
 Nothing is read back, so both can be captured, and a captured graph follows the lengths of each replay. A decode of at most 16 packed queries (D 256:
-eight) is decode.cu's, if pages are whole tiles of it (16 to 64 keys; of at most eight packed rows 16 at D 128, 32 at D 64, too). More, and sequences one behind another, are few.cuh's, if pages are parts of its tiles or
-whole ones; all else is ragged.cu's.
+eight) is decode.cu's, if pages are whole tiles of it (16 to 64 keys; of at most eight packed rows 16 at D 128, 32 at D 64, too), and sequences one behind another are if none has more.
+More are few.cuh's, if pages are parts of its tiles or whole ones; all else is ragged.cu's.
 """
 import ctypes
 import math

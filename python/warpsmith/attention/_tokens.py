@@ -13,6 +13,8 @@ def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
     if not h.few_fits(s) or s.B * s.Hkv * ceil_div(s.group * s.Sq, 64) * h.MOST_WAYS >= 1 << 31:   # numbers of row tiles, if all were the longest
         return h.choose_ragged(s, sms)
     decode = choose_spread(s, sms, lengths=True)
+    if decode and s.B * (ceil_div(tokens_k, decode.boxes[1]) + decode.section) >= 1 << 30:   # tiles, if all sequences were all keys: wrong ones, which may overlap, must be counted, too
+        decode = None
     if decode and (s.D > 64 or s.group * s.Sq <= 8 or s.Sk > 512):   # 27 calls of fewer keys take 1.07 to 1.22 times as long by it, 1,232 others 0.72 in the mean (H200, 2026-11-29)
         return h.with_lengths(decode, 2)
     ns, c = h.choose_few(s, sms=sms, lengths=True, tokens=(min(tokens_q, s.B * s.Sq), min(tokens_k, s.B * s.Sk)) if s.B > 1 else None, counters=1 << 31, codes=h.FEW_TOKENS)
