@@ -1,25 +1,28 @@
-"""crates/attention/tests/choices.tsv: what the heuristic gives for many shapes, so that its two versions, in Python and in Rust, stay one.
+"""crates/attention/tests/choices.tsv and lengths.tsv: what the heuristic gives for many shapes, so that its two versions, in Python and in Rust, stay one.
 
-    python3 python/tests/choices.py            # prints the table; > crates/attention/tests/choices.tsv renews it
+    python3 python/tests/choices.py              # prints the table; > crates/attention/tests/choices.tsv renews it
+    python3 python/tests/choices.py lengths      # that of sequences whose lengths only the device knows; > crates/attention/tests/lengths.tsv
 """
 import importlib
 import itertools
 import pathlib
+import random
 import sys
 import types
 
 _here = pathlib.Path(__file__).resolve()
 TABLE = _here.parents[2] / "crates" / "attention" / "tests" / "choices.tsv"
+LENGTHS = TABLE.with_name("lengths.tsv")
 
 
-def heuristic():
-    """_heuristic.py, without the package's own front, which imports torch."""
+def heuristic(module="_heuristic"):
+    """_heuristic.py, or another one, without the package's own front, which imports torch."""
     name = "attention_heuristic"
     if name not in sys.modules:
         package = types.ModuleType(name)
         package.__path__ = [str(_here.parents[1] / "warpsmith" / "attention")]
         sys.modules[name] = package
-    return importlib.import_module(f"{name}._heuristic")
+    return importlib.import_module(f"{name}.{module}")
 
 
 def boundaries(h):
@@ -52,11 +55,46 @@ def table():
                               ((7, 8, 4), (1, 3000)), ((1, 5, 3), (3, 60000)), ((9, 12, 1), (9, 2000)))]
     for D, (B, Hkv, g), (Sq, Sk), causal, (plain, packed, lse, wide, fast), sms in rows:
         c = h.choose(h.Shape(B, Hkv * g, Hkv, Sq, Sk, D, bool(causal), bool(plain), bool(packed), bool(lse), bool(wide), bool(fast)), sms)
-        values = [c.name, "x".join(map(str, c.grid)), c.block, c.shared_bytes, c.tiles_per_unit, c.tiles_per_worker, c.total_tiles, c.row_tiles, c.section,
-                  int(c.partial_floats), c.units, "x".join(map(str, c.boxes)) or "-"]
-        lines.append(" ".join(map(str, (B, Hkv, g, Sq, Sk, D, causal, plain, packed, lse, wide, fast, sms))) + "\t" + " ".join(map(str, values)))
+        lines.append(" ".join(map(str, (B, Hkv, g, Sq, Sk, D, causal, plain, packed, lse, wide, fast, sms))) + "\t" + " ".join(map(str, said(c))))
+    return "\n".join(lines) + "\n"
+
+
+def said(c):
+    """All that a choice says but whether it takes V^T and its splits."""
+    return [c.name, "x".join(map(str, c.grid)), c.block, c.shared_bytes, c.tiles_per_unit, c.tiles_per_worker, c.total_tiles, c.row_tiles, c.section, int(c.partial_floats), c.units,
+            "x".join(map(str, c.boxes)) or "-"]
+
+
+def lengths_table(count=900):
+    """Random calls of either kind: over caches, by pages of so many keys (0: no pages), and one behind another, of so many tokens of queries and of keys."""
+    h, t, rng = heuristic(), heuristic("_tokens"), random.Random(29)
+    lines = ["# caches page | tokens q k | batch heads_kv group seqlen_q seqlen_k head_dim causal plain lse fast sms | as choices.tsv, whether V^T is made before, splits"]
+    size = lambda most: rng.randint(1, 1 << rng.randint(0, most))
+    for i in range(count):
+        B, Hkv, g, D, sms = min(size(9), 400), rng.choice((1, 2, 4, 8, 16, 32)), rng.choice((1, 1, 2, 3, 4, 5, 7, 8, 16, 64)), rng.choice((64, 128, 256)), rng.choice((132, 132, 78))
+        causal, plain, lse, fast = rng.randint(0, 1), int(rng.random() < 0.8), int(rng.random() < 0.2), int(rng.random() < 0.15)
+        few, prompts = rng.random() < 0.4, i % 5 == 0
+        Sq, Sk = (rng.randint(1, 16) if few else size(13)), 1 + size(16)
+        if prompts:   # over as many keys, which V^T may be made for
+            Sq = Sk = rng.randint(500, 5000)
+            B, plain, lse = min(B, 64), 1, 0
+        s = h.Shape(B, Hkv * g, Hkv, Sq, Sk, D, bool(causal), bool(plain), lse=bool(lse), fast=bool(fast))
+        if i % 2:
+            page = rng.choice((0, 0, 0, 16, 32, 64, 128, 256, 1, 24, 48, 100))
+            if page:
+                s = h.replace(s, Sk=h.ceil_div(Sk, page) * page)
+            kind, c = f"caches {page}", h.choose_lengths(s, sms, page or None)
+        else:
+            of_one = rng.random() < 0.4   # most have one query
+            lengths = lambda most, one: [most] + [1 if one else rng.randint(1, most) for _ in range(B - 1)]
+            q, k = sum(lengths(Sq, of_one)), sum(lengths(Sk, False))
+            q = k if prompts else q
+            q, k = (q, k) if i % 7 else (2 * q + 100, 2 * k)   # room for more than there can be
+            kind, c = f"tokens {q} {k}", t.choose_varlen(s, q, k, sms)
+        asked = (B, Hkv, g, Sq, s.Sk, D, causal, plain, lse, fast, sms)
+        lines.append(kind + "\t" + " ".join(map(str, asked)) + "\t" + " ".join(map(str, [*said(c), int(c.transposes), c.splits])))
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    sys.stdout.write(lengths_table() if sys.argv[1:] == ["lengths"] else table())

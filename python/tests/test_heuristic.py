@@ -655,12 +655,13 @@ class Choice(unittest.TestCase):
                                 elif c.total_tiles:
                                     self.assertGreaterEqual(c.tiles_per_worker * c.grid[0] * (3 if c.file == "split" else 1), c.total_tiles)
 
-    def test_the_table_for_rust_is_fresh(self):
+    def test_the_tables_for_rust_are_fresh(self):
         sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
         import choices
         if not choices.TABLE.exists():
             self.skipTest("not a checkout")
         self.assertEqual(choices.TABLE.read_text(), choices.table(), "renew it: python3 python/tests/choices.py > crates/attention/tests/choices.tsv")
+        self.assertEqual(choices.LENGTHS.read_text(), choices.lengths_table(), "renew it: python3 python/tests/choices.py lengths > crates/attention/tests/lengths.tsv")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@
  *     ws_attention_workspace(plan, &bytes, &counters);        allocate both; zero the counters once
  *     ws_attention_launch(plan, &pointers, stream);           as often as wanted, from any thread: no allocation, no waiting, capturable
  *
- * Launches that may overlap need scratch memory and counters of their own. A whole program: examples/attention.c.
+ * Sequences whose lengths only the device knows, in caches, in pages, or one behind another: ws_attention_cached, _paged and _varlen give the problem to change.
+ * Launches that may overlap need scratch memory and counters of their own. Whole programs: examples/attention.c, and examples/paged.c.
  * Made from src/capi.rs by `cargo xtask header`: do not edit. */
 #ifndef WARPSMITH_ATTENTION_H
 #define WARPSMITH_ATTENTION_H
@@ -42,6 +43,12 @@ typedef struct {
     uint32_t packed_values;       /* 1: v is transposed, (batch, heads_kv, head_dim, keys in whole tiles of 128), contiguous, as transpose.cuh orders it; Hopper only */
     uint32_t wide_queries;        /* 1, with packed_values: q is of 16 bits, bf16 or f16 as the output is; its strides are in elements too, and q_scale may be 0. No log-sum-exp */
     uint32_t fast;                /* 1: outputs may be rounded more where that is faster: many queries over many keys at head dimensions 128 and 256, no log-sum-exp */
+    int64_t table_stride;         /* lengths 2: steps over sequences of the page table */
+    uint32_t lengths;             /* 0: all sequences are alike; 1: each uses a part of its seqlen_k keys, as pointers.used says; 2: the same by pages; 3: one behind another. 1 to 3 are Hopper's, and for v as it comes */
+    uint32_t page_size;           /* lengths 2: k and v are pools (pages, page_size, heads_kv, head_dim), their strides' first over pages; seqlen_k is a multiple of page_size */
+    uint32_t pages;
+    uint32_t tokens_q;            /* lengths 3: tokens of all sequences: q (tokens_q, heads_q, head_dim), k and v (tokens_k, heads_kv, head_dim); seqlen_q and seqlen_k are the most that one has, strides' first is not looked at */
+    uint32_t tokens_k;
 } ws_attention_problem;
 
 /* Addresses in the device's memory; tensors on 16 bytes. */
@@ -57,10 +64,23 @@ typedef struct {
     uint64_t scratch;             /* what ws_attention_workspace says; may be 0 if that is 0 */
     uint64_t counters;            /* 32-bit words, zero before the first launch; every launch leaves them zero */
     uint64_t v_mean;              /* with packed_values: f32 (batch, heads_kv, head_dim), added to rows that see a key, or 0 */
+    uint64_t used;                /* lengths 1 and 2: int32 (batch), keys of each sequence, new ones among them */
+    uint64_t pages;               /* lengths 2: int32, the i-th page of sequence b at [b * table_stride + i] */
+    uint64_t cu_seqlens_q;        /* lengths 3: int32 (batch + 1), where each sequence begins; out is (tokens_q, heads_q, head_dim), lse (heads_q, tokens_q) */
+    uint64_t cu_seqlens_k;
 } ws_attention_pointers;
 
 /* Contiguous tensors, a scale for each head, no mask, bf16 out: a problem to change. */
 int ws_attention_dense(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
+
+/* The same for queries q (batch, heads_q, seqlen_q, head_dim) over caches (batch, seqlen_k, heads_kv, head_dim) of which each sequence uses a part, causal. */
+int ws_attention_cached(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
+
+/* The same by pages, pools (pages, page_size, heads_kv, head_dim), with a contiguous table (batch, pages_of_sequence). */
+int ws_attention_paged(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t pages_of_sequence, uint32_t page_size, uint32_t pages, uint32_t head_dim, ws_attention_problem *into);
+
+/* Sequences one behind another, contiguous (tokens, heads, head_dim), of at most seqlen_q and seqlen_k tokens each, causal. */
+int ws_attention_varlen(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t tokens_q, uint32_t tokens_k, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
 
 /* Checks the problem, chooses and loads the kernel in the current context. */
 int ws_attention_plan(const ws_attention_problem *problem, void **into);

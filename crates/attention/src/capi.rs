@@ -7,7 +7,7 @@ use crate::driver::{Device, RawStream};
 use crate::error::Error;
 use crate::error::ProblemError;
 use crate::plan::{DevicePtr, LoadedPlan, Plan, Pointers};
-use crate::problem::{Mask, Output, Problem, ScaleStrides, Strides, check_scales};
+use crate::problem::{Lengths, Mask, Output, Problem, ScaleStrides, Strides, check_scales};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -40,6 +40,16 @@ pub struct CProblem {
     wide_queries: u32,
     /// 1: outputs may be rounded more where that is faster: many queries over many keys at head dimensions 128 and 256, no log-sum-exp
     fast: u32,
+    /// lengths 2: steps over sequences of the page table
+    table_stride: i64,
+    /// 0: all sequences are alike; 1: each uses a part of its seqlen_k keys, as pointers.used says; 2: the same by pages; 3: one behind another. 1 to 3 are Hopper's, and for v as it comes
+    lengths: u32,
+    /// lengths 2: k and v are pools (pages, page_size, heads_kv, head_dim), their strides' first over pages; seqlen_k is a multiple of page_size
+    page_size: u32,
+    pages: u32,
+    /// lengths 3: tokens of all sequences: q (tokens_q, heads_q, head_dim), k and v (tokens_k, heads_kv, head_dim); seqlen_q and seqlen_k are the most that one has, strides' first is not looked at
+    tokens_q: u32,
+    tokens_k: u32,
 }
 
 /// `ws_attention_pointers`.
@@ -63,6 +73,13 @@ pub struct CPointers {
     counters: u64,
     /// with packed_values: f32 (batch, heads_kv, head_dim), added to rows that see a key, or 0
     v_mean: u64,
+    /// lengths 1 and 2: int32 (batch), keys of each sequence, new ones among them
+    used: u64,
+    /// lengths 2: int32, the i-th page of sequence b at [b * table_stride + i]
+    pages: u64,
+    /// lengths 3: int32 (batch + 1), where each sequence begins; out is (tokens_q, heads_q, head_dim), lse (heads_q, tokens_q)
+    cu_seqlens_q: u64,
+    cu_seqlens_k: u64,
 }
 
 thread_local! {
@@ -113,8 +130,62 @@ impl CProblem {
             packed_values: self.packed_values != 0,
             wide_queries: self.wide_queries != 0,
             fast: self.fast != 0,
+            lengths: match self.lengths {
+                0 => Lengths::Equal,
+                1 => Lengths::Used,
+                2 => {
+                    let (page_size, pages, table_stride) = (self.page_size, self.pages, self.table_stride);
+                    Lengths::Paged { page_size, pages, table_stride }
+                }
+                3 => Lengths::Varlen { tokens_q: self.tokens_q, tokens_k: self.tokens_k },
+                other => return Err(ProblemError::LengthsKind(other)),
+            },
         })
     }
+}
+
+impl From<&Problem> for CProblem {
+    fn from(p: &Problem) -> CProblem {
+        let (lengths, page_size, pages, table_stride, tokens_q, tokens_k) = match p.lengths {
+            Lengths::Equal => (0, 0, 0, 0, 0, 0),
+            Lengths::Used => (1, 0, 0, 0, 0, 0),
+            Lengths::Paged { page_size, pages, table_stride } => (2, page_size, pages, table_stride, 0, 0),
+            Lengths::Varlen { tokens_q, tokens_k } => (3, 0, 0, 0, tokens_q, tokens_k),
+        };
+        CProblem {
+            batch: p.batch,
+            heads_q: p.heads_q,
+            heads_kv: p.heads_kv,
+            seqlen_q: p.seqlen_q,
+            seqlen_k: p.seqlen_k,
+            head_dim: p.head_dim,
+            causal: u32::from(p.mask == Mask::Causal),
+            out_format: p.output.kind() as u32,
+            out_scale: if let Output::E4m3 { scale } = p.output { scale } else { 1.0 },
+            softmax_scale: p.softmax_scale.unwrap_or(0.0),
+            strides: p.strides.map(|s| [s.batch, s.head, s.token]),
+            scale_strides: p.scales.map(|s| [s.batch, s.head, s.block]),
+            packed_values: u32::from(p.packed_values),
+            wide_queries: u32::from(p.wide_queries),
+            fast: u32::from(p.fast),
+            table_stride,
+            lengths,
+            page_size,
+            pages,
+            tokens_q,
+            tokens_k,
+        }
+    }
+}
+
+/// Writes a problem to change.
+unsafe fn give(problem: &Problem, into: *mut CProblem) -> c_int {
+    if into.is_null() {
+        return null("into");
+    }
+    // SAFETY: see the module.
+    unsafe { into.write(problem.into()) };
+    OK
 }
 
 /// Contiguous tensors, a scale for each head, no mask, bf16 out: a problem to change.
@@ -128,30 +199,59 @@ pub unsafe extern "C" fn ws_attention_dense(
     head_dim: u32,
     into: *mut CProblem,
 ) -> c_int {
-    if into.is_null() {
-        return null("into");
-    }
-    let p = Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
-    let made = CProblem {
-        batch,
-        heads_q,
-        heads_kv,
-        seqlen_q,
-        seqlen_k,
-        head_dim,
-        causal: 0,
-        out_format: 0,
-        out_scale: 1.0,
-        softmax_scale: 0.0,
-        strides: p.strides.map(|s| [s.batch, s.head, s.token]),
-        scale_strides: p.scales.map(|s| [s.batch, s.head, s.block]),
-        packed_values: 0,
-        wide_queries: 0,
-        fast: 0,
-    };
     // SAFETY: see the module.
-    unsafe { into.write(made) };
-    OK
+    unsafe { give(&Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim), into) }
+}
+
+/// The same for queries q (batch, heads_q, seqlen_q, head_dim) over caches (batch, seqlen_k, heads_kv, head_dim) of which each sequence uses a part, causal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_cached(
+    batch: u32,
+    heads_q: u32,
+    heads_kv: u32,
+    seqlen_q: u32,
+    seqlen_k: u32,
+    head_dim: u32,
+    into: *mut CProblem,
+) -> c_int {
+    // SAFETY: see the module.
+    unsafe { give(&Problem::cached(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim), into) }
+}
+
+/// The same by pages, pools (pages, page_size, heads_kv, head_dim), with a contiguous table (batch, pages_of_sequence).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_paged(
+    batch: u32,
+    heads_q: u32,
+    heads_kv: u32,
+    seqlen_q: u32,
+    pages_of_sequence: u32,
+    page_size: u32,
+    pages: u32,
+    head_dim: u32,
+    into: *mut CProblem,
+) -> c_int {
+    let problem = Problem::paged(batch, heads_q, heads_kv, seqlen_q, pages_of_sequence, page_size, pages, head_dim);
+    // SAFETY: see the module.
+    unsafe { give(&problem, into) }
+}
+
+/// Sequences one behind another, contiguous (tokens, heads, head_dim), of at most seqlen_q and seqlen_k tokens each, causal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_varlen(
+    batch: u32,
+    heads_q: u32,
+    heads_kv: u32,
+    tokens_q: u32,
+    tokens_k: u32,
+    seqlen_q: u32,
+    seqlen_k: u32,
+    head_dim: u32,
+    into: *mut CProblem,
+) -> c_int {
+    let problem = Problem::varlen(batch, heads_q, heads_kv, tokens_q, tokens_k, seqlen_q, seqlen_k, head_dim);
+    // SAFETY: see the module.
+    unsafe { give(&problem, into) }
 }
 
 /// Checks the problem, chooses and loads the kernel in the current context.
@@ -209,18 +309,23 @@ pub unsafe extern "C" fn ws_attention_launch(
     }
     // SAFETY: see the module; the plan is one of ws_attention_plan's.
     let (plan, p) = unsafe { (&*plan.cast::<LoadedPlan>(), &*pointers) };
+    let given = |address: u64| (address != 0).then_some(DevicePtr(address));
     let at = Pointers {
         q: DevicePtr(p.q),
         k: DevicePtr(p.k),
         v: DevicePtr(p.v),
-        v_mean: (p.v_mean != 0).then_some(DevicePtr(p.v_mean)),
+        v_mean: given(p.v_mean),
         q_scale: DevicePtr(p.q_scale),
         k_scale: DevicePtr(p.k_scale),
         v_scale: DevicePtr(p.v_scale),
         out: DevicePtr(p.out),
-        lse: (p.lse != 0).then_some(DevicePtr(p.lse)),
+        lse: given(p.lse),
         scratch: DevicePtr(p.scratch),
         counters: DevicePtr(p.counters),
+        used: given(p.used),
+        pages: given(p.pages),
+        cu_seqlens_q: given(p.cu_seqlens_q),
+        cu_seqlens_k: given(p.cu_seqlens_k),
     };
     match plan.launch(&at, RawStream(stream)) {
         Ok(()) => OK,

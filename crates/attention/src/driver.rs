@@ -44,6 +44,8 @@ api! {
     module_function = b"cuModuleGetFunction\0": fn(*mut *mut c_void, *mut c_void, *const c_char);
     function_attribute = b"cuFuncSetAttribute\0": fn(*mut c_void, c_int, c_int);
     encode_tiled = b"cuTensorMapEncodeTiled\0": fn(*mut TensorMap, c_int, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_int, c_int, c_int, c_int);
+    fill_bytes = b"cuMemsetD8Async\0": fn(u64, u8, usize, *mut c_void);
+    fill_words = b"cuMemsetD32Async\0": fn(u64, c_uint, usize, *mut c_void);
     is_capturing = b"cuStreamIsCapturing\0": fn(*mut c_void, *mut c_int);
     launch = b"cuLaunchKernelEx\0": fn(*const Config, *mut c_void, *const *mut c_void, *const *mut c_void);
 }
@@ -199,6 +201,18 @@ impl Function {
         // SAFETY: see the module; the plan gives as many parameters, of the sizes, as the kernel takes.
         check(unsafe { (api()?.launch)(&config, self.0, arguments.as_ptr(), ptr::null()) }, "cuLaunchKernelEx")
     }
+}
+
+/// Writes so many zeros on the stream.
+pub fn clear(address: u64, bytes: u64, stream: RawStream) -> Result<(), Error> {
+    // SAFETY: see the module; the caller says that so many bytes are there.
+    check(unsafe { (api()?.fill_bytes)(address, 0, bytes as usize, stream.0) }, "cuMemsetD8Async")
+}
+
+/// Writes so many words on the stream.
+pub fn fill_words(address: u64, word: u32, words: u64, stream: RawStream) -> Result<(), Error> {
+    // SAFETY: see the module; the caller says that so many words are there.
+    check(unsafe { (api()?.fill_words)(address, word, words as usize, stream.0) }, "cuMemsetD32Async")
 }
 
 /// Encodes a byte tensor's map: dims and box innermost first, strides in bytes from the second dimension on. The box's width is the swizzle's.

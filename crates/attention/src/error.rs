@@ -49,6 +49,18 @@ pub enum ProblemError {
     OutFormat(u32),
     #[error("packed values are for Hopper (compute capability 9.0), not {major}.{minor}")]
     Packed { major: u32, minor: u32 },
+    #[error(
+        "sequences of which the device knows the lengths need Hopper (compute capability 9.0), not {major}.{minor}"
+    )]
+    LengthsNeedHopper { major: u32, minor: u32 },
+    #[error("sequences of which the device knows the lengths go with neither packed values nor queries of 16 bits")]
+    Lengths,
+    #[error("seqlen_k {seqlen_k} must be a multiple of the page size, {page_size}")]
+    Pages { seqlen_k: u32, page_size: u32 },
+    #[error("the page table's stride {0} must not be negative")]
+    TableStride(i64),
+    #[error("lengths must be 0 (equal), 1 (used), 2 (paged) or 3 (varlen), not {0}")]
+    LengthsKind(u32),
     #[error("a mean is added to packed values only")]
     Mean,
     #[error("queries of 16 bits go with packed values and an output of their kind, bf16 or f16, without log-sum-exp")]

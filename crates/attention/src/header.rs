@@ -15,7 +15,8 @@ const FRONT: &str = "\
  *     ws_attention_workspace(plan, &bytes, &counters);        allocate both; zero the counters once
  *     ws_attention_launch(plan, &pointers, stream);           as often as wanted, from any thread: no allocation, no waiting, capturable
  *
- * Launches that may overlap need scratch memory and counters of their own. A whole program: examples/attention.c.
+ * Sequences whose lengths only the device knows, in caches, in pages, or one behind another: ws_attention_cached, _paged and _varlen give the problem to change.
+ * Launches that may overlap need scratch memory and counters of their own. Whole programs: examples/attention.c, and examples/paged.c.
  * Made from src/capi.rs by `cargo xtask header`: do not edit. */
 #ifndef WARPSMITH_ATTENTION_H
 #define WARPSMITH_ATTENTION_H

@@ -5,12 +5,17 @@
 
 mod decode;
 mod few;
+mod lengths;
 mod many;
 mod sections;
 mod tiny;
+mod tokens;
 
 pub(crate) use few::boxes as few_boxes;
+pub use lengths::choose_lengths;
+pub(crate) use lengths::{instances as lengths_instances, transposition as lengths_transposition};
 pub use many::transposition;
+pub use tokens::choose_varlen;
 
 use crate::instance::Instance;
 use crate::problem::{Mask, Problem};
@@ -63,6 +68,24 @@ impl From<&Problem> for Shape {
 }
 
 impl Shape {
+    /// One query over one key, at head dimension 64: a shape to change.
+    pub(crate) fn of_one() -> Shape {
+        Shape {
+            batch: 1,
+            heads_kv: 1,
+            group: 1,
+            seqlen_q: 1,
+            seqlen_k: 1,
+            head_dim: 64,
+            mask: Mask::Full,
+            plain: true,
+            packed: false,
+            lse: false,
+            wide: false,
+            fast: false,
+        }
+    }
+
     /// Query rows of a key head.
     fn rows(&self) -> u32 {
         self.group * self.seqlen_q
@@ -94,6 +117,8 @@ pub struct Choice {
     pub boxes: Option<(u32, u32)>,
     /// The kernel takes V^T, which [`transposition`]'s launch makes before, in the first of its scratch.
     pub transposes: bool,
+    /// CTAs of a row tile's keys: ragged.cu's.
+    pub splits: u32,
 }
 
 impl Choice {
@@ -118,6 +143,7 @@ impl Choice {
             units: 0,
             boxes: None,
             transposes: false,
+            splits: 1,
         }
     }
 }

@@ -33,8 +33,15 @@ impl Instance {
     }
 }
 
-/// Every instance for Hopper that the heuristic may give, for each output format, and what they want launched before them: sorted, each once.
+/// Every instance for Hopper that the heuristic may give, for each output format, and what they want launched before them, also where only the device knows lengths: sorted, each once.
 pub fn instances() -> Vec<Instance> {
+    let dense = dense_instances();
+    let lengths = heuristic::lengths_instances(&dense);
+    dense.into_iter().chain(lengths).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Those of sequences that are alike.
+fn dense_instances() -> Vec<Instance> {
     let (mut found, mut wide, mut before) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let lengths_q = [1, 4, 16, 17, 64, 100, 300, 512, 1000, 2048, 5000];
     let lengths_k = [1, 64, 100, 129, 257, 500, 512, 1000, 1025, 2048, 4096, 5000, 20_000];

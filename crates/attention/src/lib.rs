@@ -25,9 +25,11 @@ mod error;
 pub mod header;
 pub mod heuristic;
 mod instance;
+mod maps;
 mod params;
 mod plan;
 mod problem;
+mod way;
 
 /// Single calls of the driver, for wrappers that plan by themselves.
 pub mod raw {
@@ -39,6 +41,6 @@ pub use driver::{Device, RawStream};
 pub use error::{Error, ProblemError};
 pub use heuristic::Choice;
 pub use instance::{Instance, instances, portable_instances};
-pub use params::{Params, Values};
+pub use params::{CacheValues, FewParams, Params, Ragged, TokenValues, Values};
 pub use plan::{DevicePtr, LoadedPlan, Plan, Pointers, Workspace};
-pub use problem::{Mask, Output, Problem, ScaleStrides, Strides, check_scales};
+pub use problem::{Lengths, Mask, Output, Problem, ScaleStrides, Strides, check_scales};

@@ -1,15 +1,10 @@
 //! From a problem to a launch: plan (pure), load (once for a context), launch (as often as wanted, from any thread).
 
-use crate::bundle::Bundle;
-use crate::driver::{self, Device, Function, RawStream};
+use crate::driver::{Device, RawStream};
 use crate::error::{Error, ProblemError};
 use crate::heuristic::{self, Choice, Shape};
-use crate::instance::Instance;
-use crate::params::{Params, TensorMap, Values};
-use crate::problem::Problem;
-use std::collections::HashMap;
-use std::ffi::c_void;
-use std::sync::{Mutex, OnceLock};
+use crate::problem::{Lengths, Problem};
+use crate::way::{Loaded, Way};
 
 /// The only target whose kernels are its own; they wait for earlier launches themselves.
 const HOPPER: &str = "sm_90a";
@@ -32,15 +27,23 @@ pub struct Pointers {
     pub q_scale: DevicePtr,
     pub k_scale: DevicePtr,
     pub v_scale: DevicePtr,
-    /// (batch, heads_q, seqlen_q, head_dim), contiguous, on 16 bytes.
+    /// (batch, heads_q, seqlen_q, head_dim), of sequences one behind another (tokens_q, heads_q, head_dim), contiguous, on 16 bytes. Rows of no sequence, and such as see
+    /// no key, are zero.
     pub out: DevicePtr,
-    /// f32 (batch, heads_q, seqlen_q), if wanted: natural logarithm of the sum of exponentials, -inf where no key is seen. Where the fastest kernel
+    /// f32 (batch, heads_q, seqlen_q), of sequences one behind another (heads_q, tokens_q), if wanted: natural logarithm of the sum of exponentials, -inf where no key is seen. Where the fastest kernel
     /// does not know it well enough, another one runs then.
     pub lse: Option<DevicePtr>,
     /// [`Workspace::scratch_bytes`] of anything, on 16 bytes.
     pub scratch: DevicePtr,
     /// [`Workspace::counters`] 32-bit words, zero before the first launch; every launch leaves them zero.
     pub counters: DevicePtr,
+    /// [`Lengths::Used`] and [`Lengths::Paged`]: i32 (batch), keys of each sequence, new ones among them.
+    pub used: Option<DevicePtr>,
+    /// [`Lengths::Paged`]: i32, the pages of each sequence.
+    pub pages: Option<DevicePtr>,
+    /// [`Lengths::Varlen`]: i32 (batch + 1), where each sequence begins, of q and of k and v.
+    pub cu_seqlens_q: Option<DevicePtr>,
+    pub cu_seqlens_k: Option<DevicePtr>,
 }
 
 /// Memory that a launch needs besides its tensors. Launches that may overlap must not share it.
@@ -48,47 +51,6 @@ pub struct Pointers {
 pub struct Workspace {
     pub scratch_bytes: u64,
     pub counters: u32,
-}
-
-/// A kernel, its grid and parameters; and what makes V^T before it, where it takes that.
-#[derive(Debug, Clone, PartialEq)]
-struct Way {
-    choice: Choice,
-    params: Params,
-    transposition: Option<Choice>,
-}
-
-impl Way {
-    fn new(problem: &Problem, mut choice: Choice, sms: u32) -> Way {
-        choice.instance = choice.instance.with_output(problem.output.kind() as u32);
-        let params = Params::new(problem, &choice);
-        let transposition = choice.transposes.then(|| heuristic::transposition(&Shape::from(problem), &choice, sms));
-        Way { choice, params, transposition }
-    }
-
-    /// With the kernel itself from the caller, or else from what this build embeds.
-    fn load(&self, target: &'static str, image: Option<&[u8]>) -> Result<Loaded, Error> {
-        let embedded = |choice: &Choice| {
-            let instance = &choice.instance;
-            loaded(target, instance, choice.shared_bytes, || {
-                let missing = || Error::NoKernel { instance: instance.name(), target: target.into() };
-                Bundle::embedded()?.find(target, &instance.name()).ok_or_else(missing)?
-            })
-        };
-        let kernel = match image {
-            Some(image) => Function::load(image, &self.choice.instance.entry(), self.choice.shared_bytes)?,
-            None => embedded(&self.choice)?,
-        };
-        let transposition = self.transposition.as_ref().map(embedded).transpose()?;
-        Ok(Loaded { kernel, transposition })
-    }
-}
-
-/// The kernels of a way, in a context.
-#[derive(Debug, Clone, Copy)]
-struct Loaded {
-    kernel: Function,
-    transposition: Option<Function>,
 }
 
 /// A checked problem with its kernel, grid and parameters.
@@ -105,29 +67,35 @@ impl Plan {
     /// Checks the problem and chooses; touches no device. Errors: [`Error::Problem`], [`Error::Device`].
     pub fn new(problem: &Problem, device: &Device) -> Result<Plan, Error> {
         problem.check()?;
+        let (problem, Device { major, minor, sms }) = (&problem.normal(), *device);
         let shape = Shape::from(problem);
-        let target = match (device.major, device.minor) {
+        let target = match (major, minor) {
             (9, 0) => HOPPER,
             (8, 9) => "sm_89",
             (8, _) => "sm_80",
             (9.., _) => "compute_80", // PTX, which the driver compiles for the card that is there
             (major, minor) => return Err(Error::Device { major, minor }),
         };
-        if problem.packed_values && target != HOPPER {
-            return Err(ProblemError::Packed { major: device.major, minor: device.minor }.into());
+        if target == HOPPER {
+            let way = Way::hopper(problem, &shape, sms);
+            let lse = (!problem.wide_queries)
+                .then(|| Way::hopper(problem, &Shape { lse: true, ..shape }, sms))
+                .filter(|other| other.choice != way.choice);
+            return Ok(Plan { problem: *problem, target, way, lse });
         }
-        let mut choice =
-            if target == HOPPER { heuristic::choose(&shape, device.sms) } else { heuristic::choose_portable(&shape) };
+        if problem.packed_values {
+            return Err(ProblemError::Packed { major, minor }.into());
+        }
+        if problem.lengths != Lengths::Equal {
+            return Err(ProblemError::LengthsNeedHopper { major, minor }.into());
+        }
+        let mut choice = heuristic::choose_portable(&shape);
         if target == "sm_89" {
             // Products in e4m3: Q's 64 rows and two stages of K and V in bytes (portable_e4m3.cuh).
             let keys = if problem.head_dim == 256 { 32 } else { 64 };
             choice.shared_bytes = (64 + 4 * keys) * problem.head_dim;
         }
-        let way = Way::new(problem, choice, device.sms);
-        let lse = (target == HOPPER && !problem.wide_queries)
-            .then(|| Way::new(problem, heuristic::choose(&Shape { lse: true, ..shape }, device.sms), device.sms))
-            .filter(|other| other.choice != way.choice);
-        Ok(Plan { problem: *problem, target, way, lse })
+        Ok(Plan { problem: *problem, target, way: Way::new(problem, &shape, choice, sms), lse: None })
     }
 
     /// The kernel and its launch, of launches without log-sum-exp.
@@ -172,67 +140,6 @@ impl Plan {
     pub fn load_image(&self, image: &[u8]) -> Result<LoadedPlan, Error> {
         Ok(LoadedPlan { plan: self.clone(), way: self.way.load(self.target, Some(image))?, lse: None })
     }
-
-    /// `v_t`: the last one is V^T, in whole tiles. `packed_rows`: the first one is for row tiles of packed rows.
-    fn tensor_map(
-        &self,
-        which: usize,
-        address: u64,
-        boxes: (u32, u32),
-        v_t: bool,
-        packed_rows: bool,
-    ) -> Result<TensorMap, Error> {
-        let p = &self.problem;
-        let s = &p.strides[if p.wide_queries { which.max(1) } else { which }];
-        let (rows_q, rows_k) = if p.wide_queries { (boxes.1, boxes.1) } else { boxes };
-        if which == 2 && v_t {
-            let keys = u64::from(p.seqlen_k).next_multiple_of(128);
-            let dims = [keys, p.head_dim.into(), p.heads_kv.into(), p.batch.into()];
-            let strides = [keys, keys * dims[1], keys * dims[1] * dims[2]];
-            return driver::encode_bytes(address, dims, strides, [128, p.head_dim, 1, 1]);
-        }
-        let (heads, tokens, rows) = if which == 0 && !p.wide_queries {
-            (p.heads_q, p.seqlen_q, rows_q)
-        } else {
-            (p.heads_kv, p.seqlen_k, rows_k)
-        };
-        // A dimension of one element may have any stride; the driver wants a whole one.
-        let stride =
-            |stride: i64, n: u32| if n == 1 { (stride.max(16) as u64).next_multiple_of(16) } else { stride as u64 };
-        let [token, head, batch] = [stride(s.token, tokens), stride(s.head, heads), stride(s.batch, p.batch)];
-        let group = p.heads_q / p.heads_kv;
-        if which == 0 && packed_rows && crate::heuristic::few_boxes(group) {
-            let dims = [p.head_dim, heads, tokens, p.batch].map(u64::from);
-            return driver::encode_bytes(
-                address,
-                dims,
-                [head, token, batch],
-                [p.head_dim.min(128), group, 64 / group, 1],
-            );
-        }
-        let dims = [p.head_dim, tokens, heads, p.batch].map(u64::from);
-        driver::encode_bytes(address, dims, [token, head, batch], [p.head_dim.min(128), rows, 1, 1])
-    }
-}
-
-/// Kernels that were loaded, by context and instance. They stay: graphs may hold them.
-fn loaded(
-    target: &str,
-    instance: &Instance,
-    shared_bytes: u32,
-    image: impl FnOnce() -> Result<Vec<u8>, Error>,
-) -> Result<Function, Error> {
-    static LOADED: OnceLock<Mutex<HashMap<(usize, String), (Function, u32)>>> = OnceLock::new();
-    let key = (driver::context()?, format!("{target}/{}", instance.name()));
-    let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
-    match loaded.get(&key) {
-        Some((function, allowed)) if *allowed >= shared_bytes => Ok(*function),
-        _ => {
-            let function = Function::load(&image()?, &instance.entry(), shared_bytes)?;
-            loaded.insert(key, (function, shared_bytes));
-            Ok(function)
-        }
-    }
 }
 
 /// A plan whose kernel is in a context; that context, or one that shares its device's primary one, is current at each launch.
@@ -264,8 +171,15 @@ impl LoadedPlan {
             return Err(ProblemError::Wide.into());
         }
         let mean = at.v_mean.map(|p| ("v_mean", p));
+        let own: &[_] = match plan.problem.lengths {
+            Lengths::Equal => &[],
+            Lengths::Used => &[("used", at.used)],
+            Lengths::Paged { .. } => &[("used", at.used), ("pages", at.pages)],
+            Lengths::Varlen { .. } => &[("cu_seqlens_q", at.cu_seqlens_q), ("cu_seqlens_k", at.cu_seqlens_k)],
+        };
+        let own = own.iter().map(|(name, p)| (*name, p.unwrap_or_default()));
         let wanted = read.into_iter().chain(mean).map(|x| (x, 16));
-        let words = scales.into_iter().skip(needless).chain(counters).map(|x| (x, 4));
+        let words = scales.into_iter().skip(needless).chain(counters).chain(own).map(|x| (x, 4));
         for ((name, pointer), align) in wanted.chain(scratch.map(|x| (x, 16))).chain(words) {
             if pointer.0 == 0 {
                 return Err(Error::Pointer { name, why: "null" });
@@ -283,38 +197,6 @@ impl LoadedPlan {
             Some(way) if lse.0 != 0 => (way, self.lse.ok_or(Error::Pointer { name: "lse", why })?),
             _ => (&plan.way, self.way),
         };
-        let mut v = at.v;
-        if let (Some(choice), Some(function)) = (&way.transposition, loaded.transposition) {
-            let mut values = Values::new(&plan.problem, &way.choice);
-            if way.choice.tiles_per_worker > 0 {
-                values.made = at.counters.0;
-            }
-            let boxes = way.choice.boxes.unwrap_or((64, 128));
-            let mut rows = plan.tensor_map(2, at.v.0, boxes, false, false)?;
-            let mut v_t = plan.tensor_map(2, at.scratch.0, boxes, true, false)?;
-            let arguments = [(&raw mut values).cast::<c_void>(), (&raw mut rows).cast(), (&raw mut v_t).cast()];
-            function.launch(choice.grid, choice.block, choice.shared_bytes, stream, true, &arguments)?;
-            v = at.scratch;
-        }
-        let mut params = way.params;
-        let all = [at.q, at.k, v, at.q_scale, at.k_scale, at.v_scale, at.out, lse, at.scratch, at.counters];
-        params.addresses = all.map(|p| p.0);
-        params.v_mean = at.v_mean.unwrap_or_default().0;
-        let mut arguments: [*mut c_void; 4] = [(&raw mut params).cast(); 4];
-        let mut maps = [TensorMap([0; 16]); 3];
-        let mut count = 1;
-        if let Some(boxes) = way.choice.boxes {
-            // Queries of 16 bits are not loaded by boxes: the map of keys takes their place.
-            let q = if plan.problem.wide_queries { at.k } else { at.q };
-            let v_t = plan.problem.packed_values || way.choice.transposes;
-            let packed_rows = way.choice.instance.defines.contains(&("WS_FEW", 1));
-            for (i, pointer) in [q, at.k, v].into_iter().enumerate() {
-                maps[i] = plan.tensor_map(i, pointer.0, boxes, v_t, packed_rows)?;
-                arguments[i + 1] = (&raw mut maps[i]).cast();
-            }
-            count = 4;
-        }
-        let c = &way.choice;
-        loaded.kernel.launch(c.grid, c.block, c.shared_bytes, stream, plan.target == HOPPER, &arguments[..count])
+        way.launch(loaded, at, stream, plan.target == HOPPER)
     }
 }

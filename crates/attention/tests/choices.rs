@@ -1,9 +1,32 @@
-//! The heuristic gives what its Python version gives: `choices.tsv` is written by `python/tests/choices.py`, whose own test keeps it fresh.
+//! The heuristic gives what its Python version gives: `choices.tsv` and `lengths.tsv` are written by `python/tests/choices.py`, whose own test keeps them fresh.
 
 use std::collections::BTreeSet;
 use warpsmith_attention::bundle::Bundle;
-use warpsmith_attention::heuristic::{Shape, choose};
-use warpsmith_attention::{Mask, instances, portable_instances};
+use warpsmith_attention::heuristic::{Shape, choose, choose_lengths, choose_varlen};
+use warpsmith_attention::{Choice, Mask, instances, portable_instances};
+
+fn mask(causal: u32) -> Mask {
+    if causal == 1 { Mask::Causal } else { Mask::Full }
+}
+
+/// All that a choice says, as the tables have it.
+fn said(c: &Choice) -> String {
+    let boxes = c.boxes.map_or("-".into(), |(q, k)| format!("{q}x{k}"));
+    let [x, y, z] = c.grid;
+    format!(
+        "{} {x}x{y}x{z} {} {} {} {} {} {} {} {} {} {boxes}",
+        c.instance.name(),
+        c.block,
+        c.shared_bytes,
+        c.tiles_per_unit,
+        c.tiles_per_worker,
+        c.total_tiles,
+        c.row_tiles,
+        c.section,
+        c.partial_floats,
+        c.units
+    )
+}
 
 #[test]
 fn rows_of_the_table() {
@@ -16,30 +39,47 @@ fn rows_of_the_table() {
         else {
             panic!("{line}")
         };
-        let mask = if causal == 1 { Mask::Causal } else { Mask::Full };
         let (plain, packed, lse, wide, fast) = (plain == 1, packed == 1, lse == 1, wide == 1, fast == 1);
+        let mask = mask(causal);
         let shape_of =
             Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse, wide, fast };
-        let c = choose(&shape_of, sms);
-        let boxes = c.boxes.map_or("-".into(), |(q, k)| format!("{q}x{k}"));
-        let [x, y, z] = c.grid;
-        let got = format!(
-            "{} {x}x{y}x{z} {} {} {} {} {} {} {} {} {} {boxes}",
-            c.instance.name(),
-            c.block,
-            c.shared_bytes,
-            c.tiles_per_unit,
-            c.tiles_per_worker,
-            c.total_tiles,
-            c.row_tiles,
-            c.section,
-            c.partial_floats,
-            c.units
-        );
+        let got = said(&choose(&shape_of, sms));
         assert_eq!(got, want, "{shape}");
         seen += 1;
     }
     assert!(seen > 400, "{seen} rows");
+}
+
+/// Of sequences whose lengths only the device knows, too; and a build has the kernels of all.
+#[test]
+fn rows_of_the_table_of_lengths() {
+    let listed: BTreeSet<String> = instances().iter().map(|i| i.name()).collect();
+    let (mut seen, mut made, mut decided) = (0, 0, 0);
+    for line in include_str!("lengths.tsv").lines().filter(|l| !l.starts_with('#')) {
+        let [places, shape, want] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let n: Vec<u32> = shape.split(' ').map(|w| w.parse().unwrap()).collect();
+        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, lse, fast, sms] = n[..] else {
+            panic!("{line}")
+        };
+        let (mask, plain, lse, fast) = (mask(causal), plain == 1, lse == 1, fast == 1);
+        let (packed, wide) = (false, false);
+        let s = Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse, wide, fast };
+        let c = match places.split(' ').collect::<Vec<_>>()[..] {
+            ["caches", page] => choose_lengths(&s, sms, Some(page.parse().unwrap()).filter(|page| *page > 0)),
+            ["tokens", q, k] => choose_varlen(&s, (q.parse().unwrap(), k.parse().unwrap()), sms),
+            _ => panic!("{line}"),
+        };
+        let got = format!("{} {} {}", said(&c), u32::from(c.transposes), c.splits);
+        assert_eq!(got, want, "{places}\t{shape}");
+        for kind in 0..3 {
+            let name = c.instance.with_output(kind).name();
+            assert!(listed.contains(&name), "{name}");
+        }
+        seen += 1;
+        made += u32::from(c.transposes);
+        decided += u32::from(c.row_tiles > 0 && c.tiles_per_unit > 0 && c.instance.file != "decode");
+    }
+    assert!(seen >= 900 && made > 20 && decided > 20, "{seen} rows, {made} over V^T, {decided} decided by the device");
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn values_of_one_stay_one_by_every_kernel() {
                 lse: None,
                 scratch: at(&scratch),
                 counters: at(&counters),
+                ..Pointers::default()
             };
             let askew = Pointers { k: DevicePtr(k.address() + 1), ..pointers };
             let stream = RawStream(std::ptr::null_mut());
@@ -219,11 +220,16 @@ fn packed_values_have_their_mean_added() {
             let count = (heads.max(u64::from(batch * heads_q)) * width) as usize;
             ones.write(0, &1.0f32.to_le_bytes().repeat(count)).expect("scales and means are written");
             let out = filled(&context, 2 * rows * width, 0xFF);
+            let work = plan.workspace();
+            let scratch = filled(&context, work.scratch_bytes.max(16), 0xFF);
+            let counters = filled(&context, 4 * u64::from(work.counters.max(1)), 0);
             let at = |b: &DeviceBuffer| DevicePtr(b.address());
             let pointers = Pointers {
                 q: at(&q),
                 k: at(&k),
                 v: at(&v),
+                scratch: at(&scratch),
+                counters: at(&counters),
                 v_mean: Some(at(&ones)),
                 q_scale: if wide { DevicePtr::default() } else { at(&ones) },
                 k_scale: at(&ones),

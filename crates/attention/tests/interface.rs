@@ -1,7 +1,8 @@
 //! What callers meet without a device: checks of problems and pointers, and the C header's freshness.
 
 use warpsmith_attention::{
-    Device, Error, Mask, Output, Params, Plan, Problem, ProblemError, Values, check_scales, portable_instances,
+    CacheValues, Device, Error, FewParams, Lengths, Mask, Output, Params, Plan, Problem, ProblemError, Ragged,
+    TokenValues, Values, check_scales, portable_instances,
 };
 
 const HOPPER: Device = Device { sms: 132, major: 9, minor: 0 };
@@ -47,6 +48,106 @@ fn wrong_problems_are_refused_before_anything_else() {
     assert_eq!(Plan::new(&packed, &ada).unwrap_err(), refused);
     let old = Device { sms: 40, major: 7, minor: 5 };
     assert_eq!(Plan::new(&good, &old).unwrap_err(), Error::Device { major: 7, minor: 5 });
+}
+
+#[test]
+fn wrong_lengths_are_refused_before_anything_else() {
+    let cached = Problem::cached(4, 8, 2, 1, 4096, 128);
+    let paged = Problem::paged(4, 8, 2, 1, 64, 64, 300, 128);
+    let varlen = Problem::varlen(4, 8, 2, 1000, 3000, 500, 2000, 128);
+    let of_pages = |page_size, pages, table_stride| Problem {
+        lengths: Lengths::Paged { page_size, pages, table_stride },
+        ..paged
+    };
+    let of_tokens = |tokens_q, tokens_k| Problem { lengths: Lengths::Varlen { tokens_q, tokens_k }, ..varlen };
+    let mut askew = varlen;
+    askew.strides[0].token = 8;
+    let rows: Vec<(Problem, ProblemError)> = vec![
+        (of_pages(0, 300, 64), ProblemError::Empty("page_size")),
+        (of_pages(64, 0, 64), ProblemError::Empty("pages")),
+        (of_pages(48, 300, 64), ProblemError::Pages { seqlen_k: 4096, page_size: 48 }),
+        (of_pages(64, 300, -1), ProblemError::TableStride(-1)),
+        (of_tokens(0, 3000), ProblemError::Empty("tokens_q")),
+        (of_tokens(1000, 0), ProblemError::Empty("tokens_k")),
+        (
+            of_tokens(1 << 30, 3000),
+            ProblemError::TooLarge { what: "rows of queries", value: 1 << 33, limit: 2_147_483_647 },
+        ),
+        (askew, ProblemError::Stride { tensor: "q", stride: 8 }),
+        (Problem { packed_values: true, ..cached }, ProblemError::Lengths),
+        (Problem { packed_values: true, wide_queries: true, ..varlen }, ProblemError::Lengths),
+        (Problem { head_dim: 96, ..paged }, ProblemError::HeadDim(96)),
+    ];
+    for (problem, want) in rows {
+        assert_eq!(Plan::new(&problem, &HOPPER).unwrap_err(), Error::Problem(want));
+    }
+    let ada = Device { sms: 58, major: 8, minor: 9 };
+    for problem in [cached, paged, varlen] {
+        let refused = Error::Problem(ProblemError::LengthsNeedHopper { major: 8, minor: 9 });
+        assert_eq!(Plan::new(&problem, &ada).unwrap_err(), refused);
+        assert!(Plan::new(&problem, &HOPPER).is_ok(), "{problem:?}");
+    }
+    // One sequence of those one behind another cannot have more than all.
+    let longer = Problem { seqlen_q: 1 << 26, seqlen_k: 1 << 26, ..varlen };
+    let as_long = Problem { seqlen_q: 1000, seqlen_k: 3000, ..varlen };
+    let [longer, as_long] = [longer, as_long].map(|p| Plan::new(&p, &HOPPER).unwrap());
+    assert_eq!((longer.choice(), longer.workspace()), (as_long.choice(), as_long.workspace()));
+}
+
+/// What serving asks for goes to the kernels that are for it: tokens to decode.cu, prompts and chunks to few.cuh, odd pages to ragged.cu.
+#[test]
+fn lengths_go_to_their_kernels() {
+    for (problem, file, of_name) in [
+        (Problem::cached(8, 32, 8, 1, 8192, 128), "decode", "_spread1_lens1"),
+        (Problem::cached(1, 32, 8, 1, 8192, 128), "decode", "_lens1"),
+        (Problem::cached(4, 32, 8, 256, 8192, 128), "forward_e4m3", "_few1_lens1"),
+        (Problem::paged(8, 32, 8, 1, 256, 16, 5000, 128), "decode", "_lens1"),
+        (Problem::paged(8, 32, 8, 1, 256, 24, 5000, 128), "ragged", "_grouped1"),
+        (Problem::varlen(8, 32, 8, 8, 30_000, 1, 8192, 128), "decode", "_spread1_lens2"),
+        (Problem::varlen(8, 32, 8, 9000, 9000, 4096, 4096, 64), "forward", "_few1_lens2"),
+        (Problem::varlen(2, 32, 8, 16_000, 16_000, 8000, 8000, 128), "forward_e4m3", "packed1_blocks0_few1_lens2"),
+    ] {
+        let plan = Plan::new(&problem, &HOPPER).unwrap();
+        let name = plan.choice().instance.name();
+        assert!(name.starts_with(file) && name.contains(of_name), "{name}: {problem:?}");
+        assert!(plan.choice_with_lse().instance.name().contains(if file == "ragged" { "ragged" } else { "lens" }));
+    }
+}
+
+/// Whatever the sizes, a plan is made or refused: nothing overflows.
+#[test]
+fn plans_of_any_size_are_made_or_refused() {
+    let mut state = 7u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) % n
+    };
+    let (mut made, mut refused) = (0, 0);
+    for _ in 0..3000 {
+        let mut size = |most: u64| {
+            let bits = below(most + 1);
+            (1u64 << bits).saturating_sub(below(3)).max(1) as u32
+        };
+        let (batch, heads_kv, group) = (size(17), size(17), size(12));
+        let (seqlen_q, seqlen_k, tokens_q, tokens_k) = (size(24), size(27), size(31), size(31));
+        let (page_size, pages, of_sequence) = (size(10), size(31), size(17));
+        let (head_dim, kind) = ([64, 128, 256][below(3) as usize], below(3));
+        let heads_q = heads_kv.saturating_mul(group);
+        let problem = match kind {
+            0 => Problem::cached(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim),
+            1 => Problem::paged(batch, heads_q, heads_kv, seqlen_q, of_sequence, page_size, pages, head_dim),
+            _ => Problem::varlen(batch, heads_q, heads_kv, tokens_q, tokens_k, seqlen_q, seqlen_k, head_dim),
+        };
+        match Plan::new(&problem, &HOPPER) {
+            Ok(plan) => {
+                made += 1;
+                assert!(plan.choice().grid.iter().all(|n| *n > 0), "{problem:?}");
+            }
+            Err(Error::Problem(_)) => refused += 1,
+            Err(other) => panic!("{other}: {problem:?}"),
+        }
+    }
+    assert!(made > 500 && refused > 500, "{made} made, {refused} refused");
 }
 
 #[test]
@@ -150,6 +251,14 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
     }
     let ada = Plan::new(&Problem::dense(4, 16, 16, 4096, 4096, 64), &Device { sms: 58, major: 8, minor: 9 }).unwrap();
     assert_eq!(ada.choice(), ada.choice_with_lse());
+    // A step over blocks of which there is one changes nothing.
+    let one = Problem::dense(1, 8, 8, 100, 128, 64);
+    let mut of_blocks = one;
+    for s in &mut of_blocks.scales {
+        s.block = 1;
+    }
+    let [one, of_blocks] = [one, of_blocks].map(|p| Plan::new(&p, &HOPPER).unwrap());
+    assert_eq!(one, of_blocks);
 }
 
 #[test]
@@ -179,10 +288,15 @@ fn params_have_the_kernels_layout() {
     assert_eq!(fields(params, "Params", 1).join(" "), want.split_whitespace().collect::<Vec<_>>().join(" "));
     assert_eq!(std::mem::size_of::<Values>(), 24);
     let transpose = include_str!("../../../kernels/attention/hopper/transpose.cu");
-    // Of sequences whose lengths only the device knows, which Python alone launches: one behind another, and in caches.
+    // Of sequences whose lengths only the device knows: one behind another, and in caches.
     assert_eq!(fields(transpose, "Values", 1).join(" "), "cu H S B");
     assert_eq!(fields(transpose, "Values", 2).join(" "), "used pages pages_b H S B page_size page_count");
     assert_eq!(fields(transpose, "Values", 3).join(" "), "made H S heads section");
+    assert_eq!((std::mem::size_of::<TokenValues>(), std::mem::size_of::<CacheValues>()), (24, 48));
+    let ragged = include_str!("../../../kernels/attention/hopper/ragged.cuh");
+    let want = "cu_q cu_k used pages pages_b o_b o_h o_s l_b l_h l_s total_q total_k page_size page_count splits";
+    assert_eq!(fields(ragged, "Ragged", 1).join(" ").replace('*', ""), want);
+    assert_eq!((std::mem::size_of::<Ragged>(), std::mem::size_of::<FewParams>()), (112, 368));
 }
 
 /// The names of the fields of the n-th struct of that name.
@@ -244,13 +358,17 @@ fn cc(program: &str, arguments: &[&str]) -> Option<std::process::Output> {
 fn a_c_compiler_takes_the_header() {
     let program = "#include <warpsmith_attention.h>\n#include <warpsmith_attention.h>\n#include <stddef.h>\n\
         #define SAME(name, condition) typedef char name[(condition) ? 1 : -1]\n\
-        SAME(problem, sizeof(ws_attention_problem) == 160);\n\
+        SAME(problem, sizeof(ws_attention_problem) == 192);\n\
         SAME(strides, offsetof(ws_attention_problem, strides) == 40);\n\
         SAME(scales, offsetof(ws_attention_problem, scale_strides) == 112);\n\
         SAME(packed, offsetof(ws_attention_problem, packed_values) == 148);\n\
         SAME(wide, offsetof(ws_attention_problem, wide_queries) == 152);\n\
         SAME(fast, offsetof(ws_attention_problem, fast) == 156);\n\
-        SAME(pointers, sizeof(ws_attention_pointers) == 88);\n\
+        SAME(table, offsetof(ws_attention_problem, table_stride) == 160);\n\
+        SAME(lengths, offsetof(ws_attention_problem, lengths) == 168);\n\
+        SAME(tokens, offsetof(ws_attention_problem, tokens_k) == 184);\n\
+        SAME(pointers, sizeof(ws_attention_pointers) == 120);\n\
+        SAME(used, offsetof(ws_attention_pointers, used) == 88);\n\
         int look(const float *s) { return ws_attention_check_scales(s, 3); }\n\
         int use(ws_attention_problem *p) { return ws_attention_dense(1, 8, 8, 512, 512, 64, p); }\n";
     if let Some(said) = cc(program, &["-c"]) {
@@ -258,10 +376,10 @@ fn a_c_compiler_takes_the_header() {
     }
 }
 
-/// The example is linked with the shared library and run. Without a device it still plans nothing and says why.
+/// The examples are linked with the shared library and run. Without a device they still plan nothing and say why.
 #[cfg(target_os = "linux")]
 #[test]
-fn the_example_links_and_runs() {
+fn the_examples_link_and_run() {
     // The shared library lies beside this test.
     let built = std::env::current_exe().unwrap();
     let folder = built.parent().unwrap();
@@ -270,10 +388,14 @@ fn the_example_links_and_runs() {
         return; // a build of tests alone need not make it
     }
     let rpath = format!("-Wl,-rpath,{}", folder.display());
-    let program = include_str!("../examples/attention.c");
-    let Some(said) = cc(program, &[library.to_str().unwrap(), &rpath, "-ldl"]) else { return };
-    let text = String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr);
     // Wrong arguments are told from a missing driver, whatever the machine has; a build without kernels plans nothing.
-    assert!(text.contains("a head dimension of 96: the head dimension must be 64, 128 or 256"), "{text}");
-    assert!(text.contains("without a driver: ") || text.contains("planned: "), "{text}");
+    for (program, told) in [
+        (include_str!("../examples/attention.c"), "a head dimension of 96: the head dimension must be 64, 128 or 256"),
+        (include_str!("../examples/paged.c"), "pages of 60: seqlen_k 1024 must be a multiple of the page size, 60"),
+    ] {
+        let Some(said) = cc(program, &[library.to_str().unwrap(), &rpath, "-ldl"]) else { return };
+        let text = String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr);
+        assert!(text.contains(told), "{text}");
+        assert!(text.contains("without a driver: ") || text.contains("planned: "), "{text}");
+    }
 }

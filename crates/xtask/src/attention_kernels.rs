@@ -44,53 +44,12 @@ pub fn make(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Kernels that only the Python package launches: sequences of which the device knows the lengths, the quantiser, and packing.
+/// Kernels that only the Python package launches: the quantiser, and packing.
 fn beside() -> Vec<Instance> {
     let mut found = vec![Instance { file: "quantise", defines: Vec::new() }];
     for head_dim in [64, 128, 256] {
         let instance = |kind| Instance { file: "pack", defines: vec![("WS_D", head_dim), ("WS_KIND", kind)] };
         found.extend((0..3).map(instance));
-    }
-    for instance in instances() {
-        // In caches or pages, and one behind another.
-        let kinds: &[u32] = match instance.file {
-            "decode" if instance.defines.contains(&("WS_SPREAD", 1)) => &[1, 2],
-            "decode" => &[1],
-            _ if instance.defines.contains(&("WS_FEW", 1)) => &[1, 2],
-            _ => &[],
-        };
-        for kind in kinds {
-            let mut lengths = instance.clone();
-            lengths.defines.insert(lengths.defines.len() - 1, ("WS_LENS", *kind)); // the output's format comes last
-            found.push(lengths);
-        }
-    }
-    // The same over V^T, which is made before for all row tiles.
-    for kind in [1, 2] {
-        for (head_dim, groups, causal) in [(128, 2, 0), (128, 3, 0), (128, 3, 1), (256, 2, 0), (256, 2, 1)] {
-            let defines = vec![
-                ("WS_D", head_dim),
-                ("WS_WGS", groups),
-                ("WS_CAUSAL", causal),
-                ("WS_PACKED", 1),
-                ("WS_BLOCKS", 0),
-                ("WS_FEW", 1),
-                ("WS_LENS", kind),
-            ];
-            let instance = Instance { file: "forward_e4m3", defines };
-            found.extend((0..3).map(|output| instance.with_output(output)));
-        }
-        for head_dim in [128, 256] {
-            found.push(Instance { file: "transpose", defines: vec![("WS_D", head_dim), ("WS_LENS", kind)] });
-        }
-    }
-    for (head_dim, groups) in [(64, 4), (128, 4), (256, 2)] {
-        for causal in [0, 1] {
-            let defines =
-                vec![("WS_D", head_dim), ("WS_KEYS", 64), ("WS_WGS", groups), ("WS_CAUSAL", causal), ("WS_GROUPED", 1)];
-            let instance = Instance { file: "ragged", defines };
-            found.extend((0..3).map(|kind| instance.with_output(kind)));
-        }
     }
     found
 }

@@ -63,9 +63,9 @@ fn sizes(s: &Shape) -> impl Iterator<Item = u32> {
 
 /// All of them.
 pub(super) fn candidates(s: &Shape, sms: u32) -> Vec<Choice> {
-    let mut found: Vec<Choice> =
-        if s.rows() > 256 { Vec::new() } else { sizes(s).map(|rows| choose_of(s, rows, sms)).collect() };
-    found.extend(spread_of(s, sms));
+    let of_rows = |rows| choose_of(s, rows, sms, None, &[]);
+    let mut found: Vec<Choice> = if s.rows() > 256 { Vec::new() } else { sizes(s).map(of_rows).collect() };
+    found.extend(spread_of(s, sms, None, false));
     found
 }
 
@@ -79,13 +79,14 @@ fn ends_of(head_dim: u32, rows: u32) -> Option<u32> {
     }
 }
 
-/// `WS_SPREAD`: CTAs have equal stretches of all sequences' tiles, each of one head. None where it does not fit.
-fn spread_of(s: &Shape, sms: u32) -> Option<Choice> {
+/// `WS_SPREAD`: CTAs have equal stretches of all sequences' tiles, each of one head. None where it does not fit. `page`: keys of a page; `lengths`: only the device knows
+/// them, and may give each CTA part of one unit alone.
+pub(super) fn spread_of(s: &Shape, sms: u32, page: Option<u32>, lengths: bool) -> Option<Choice> {
     let rows = if s.rows() <= 8 { 8 } else { 16 };
     let (d, keys, ends) = (s.head_dim, tile(s.head_dim), ends_of(s.head_dim, rows)?);
     let per_unit = s.seqlen_k.div_ceil(keys);
     let all = u64::from(s.batch) * u64::from(per_unit + ends);
-    if s.rows() > 16 || s.heads_kv > sms || all >= 1 << 28 {
+    if s.rows() > 16 || s.heads_kv > sms || page.is_some_and(|page| page % keys != 0) || all >= 1 << 28 {
         return None;
     }
     let ctas = s.heads_kv * (sms / s.heads_kv).min((s.batch * per_unit).div_ceil(WARPS));
@@ -100,7 +101,8 @@ fn spread_of(s: &Shape, sms: u32) -> Option<Choice> {
     ];
     let barriers = if d == 256 || rows == 16 { 16 } else { 8 }; // of a stage's tile: WS_APART
     let shared = WARPS * (4 * keys * d + 8 * rows + rows * (d + 4) * 4 + 2 * barriers) + 24;
-    let mut choice = Choice::new("decode", defines, [ctas, 1, 1], WARPS * 32, shared);
+    let warps = WARPS + u32::from(lengths && rows == 8 && d <= 128); // kWaits: a warp more
+    let mut choice = Choice::new("decode", defines, [ctas, 1, 1], warps * 32, shared);
     choice.tiles_per_unit = per_unit;
     choice.tiles_per_worker = 1;
     choice.total_tiles = s.batch * s.heads_kv;
@@ -114,7 +116,7 @@ fn spread_of(s: &Shape, sms: u32) -> Option<Choice> {
 /// The same where teams, as [`choose`] has them, leave so many SMs without work that it is faster: of 911 random shapes, most times of those chosen so within 0.9% of the faster ones in the
 /// geometric mean, by teams alone 2.6% (H200, 2026-11-28).
 pub(super) fn spread(s: &Shape, sms: u32) -> Option<Choice> {
-    let choice = spread_of(s, sms)?;
+    let choice = spread_of(s, sms, None, false)?;
     let (_, teams) = choose(s, sms);
     let (units, team) = (teams.total_tiles, teams.tiles_per_worker);
     let rounds = units.div_ceil(units.min(sms / team).max(1));
@@ -133,10 +135,20 @@ pub(super) fn spread(s: &Shape, sms: u32) -> Option<Choice> {
 
 /// The fastest for at most 256 packed rows, with its time.
 pub(super) fn choose(s: &Shape, sms: u32) -> (u64, Choice) {
+    let (ns, choice) = choose_used(s, sms, None, &[]);
+    (u64::try_from(ns).unwrap_or(u64::MAX), choice)
+}
+
+/// The same over caches, perhaps in pages of so many keys, of which only the device knows what is used: with the product of times of what may be, each with lengths of its own; of all, if there are none.
+pub(super) fn choose_used(s: &Shape, sms: u32, page: Option<u32>, used: &[Shape]) -> (u128, Choice) {
+    let all = [*s];
     let timed = |rows| {
-        let choice = choose_of(s, rows, sms);
-        let tiles = s.seqlen_k.div_ceil(tile(s.head_dim)); // whole ones, by which times are told
-        (team_ns(s, rows, choice.total_tiles, tiles, choice.tiles_per_worker, sms), choice)
+        let choice = choose_of(s, rows, sms, page, used);
+        let ns = |x: &Shape| {
+            let tiles = x.seqlen_k.div_ceil(tile(s.head_dim)); // whole ones, by which times are told
+            u128::from(team_ns(x, rows, choice.total_tiles, tiles, choice.tiles_per_worker, sms))
+        };
+        (if used.is_empty() { &all } else { used }.iter().map(ns).product(), choice)
     };
     let mut found: Vec<_> = sizes(s).map(timed).collect();
     found.sort_by_key(|(ns, _)| *ns);
@@ -156,31 +168,37 @@ fn team_ns(s: &Shape, rows: u32, units: u32, per_unit: u32, team: u32, sms: u32)
     t.of_launch + following + work.max(reading) + work.min(reading) / 3 // they hide most of each other
 }
 
-/// How many CTAs work on a unit together: what takes least time, and of equals as many as leave few idle. Each warp has a tile, about.
-fn team_of(s: &Shape, rows: u32, units: u32, per_unit: u32, sms: u32) -> u32 {
+/// How many CTAs work on a unit together: what takes least time, or the least product of times of what may be used, and of equals as many as leave few idle. Each warp has a tile, about.
+fn team_of(s: &Shape, rows: u32, units: u32, per_unit: u32, sms: u32, used: &[Shape]) -> u32 {
     let most = per_unit.div_ceil(WARPS).min(sms);
     // One round of as many as there is room for, a half, a third or a quarter of that, or fewer in more rounds.
     let of_one_round = (1..=4).map(|n| most.min(sms / units / n).max(1));
-    let order = |team: &u32| {
-        let ctas = *team * units.min(sms / *team);
-        (team_ns(s, rows, units, per_unit, *team, sms), std::cmp::Reverse(ctas), *team)
-    };
+    let order = |team: u32| (std::cmp::Reverse(team * units.min(sms / team)), team);
     // Many units are even enough without: their counters fit a stream's slot in Python, and parts stay few.
     let fits = |team: &u32| *team == 1 || u64::from(units) * u64::from(*team * (rows / 8)) <= 15 * u64::from(sms);
     let with_tiles = |team: u32| per_unit.div_ceil(per_unit.div_ceil(team)); // no more of them than have tiles
-    (1..=most.min(16)).chain(of_one_round).map(with_tiles).filter(fits).min_by_key(order).unwrap_or(1)
+    let teams: Vec<u32> = (1..=most.min(16)).chain(of_one_round).map(with_tiles).filter(fits).collect();
+    let of_all = |team: &u32| (team_ns(s, rows, units, per_unit, *team, sms), order(*team));
+    let of_all = teams.iter().copied().min_by_key(of_all).unwrap_or(1);
+    if used.is_empty() {
+        return of_all;
+    }
+    // At least half as many as all of the caches want: fewer are worst where one sequence is long.
+    let ns = |x: &Shape, team| u128::from(team_ns(x, rows, units, x.seqlen_k.div_ceil(tile(x.head_dim)), team, sms));
+    let product = |team: &u32| (used.iter().map(|x| ns(x, *team)).product::<u128>(), order(*team));
+    teams.into_iter().filter(|team| 2 * team >= of_all).min_by_key(product).unwrap_or(of_all)
 }
 
-/// At most `rows` packed rows to a unit, 8, 16 or, up to D 128, 32.
-fn choose_of(s: &Shape, rows: u32, sms: u32) -> Choice {
+/// At most `rows` packed rows to a unit, 8, 16 or, up to D 128, 32; perhaps in pages of so many keys; `used`: what may be used of caches.
+fn choose_of(s: &Shape, rows: u32, sms: u32, page: Option<u32>, used: &[Shape]) -> Choice {
     let d = s.head_dim;
     let (mut keys, warps) = (tile(d), WARPS);
     let row_tiles = s.rows().div_ceil(rows);
     let (mut per_unit, units) = (s.seqlen_k.div_ceil(keys), s.batch * s.heads_kv * row_tiles);
-    let team = team_of(s, rows, units, per_unit, sms);
+    let team = team_of(s, rows, units, per_unit, sms, used).min(sms);
     let ctas = team * units.min(sms / team);
     let waits = d <= 128 && rows == 8; // kWaits: a warp more
-    if waits && 2 * per_unit.div_ceil(team) <= warps {
+    if waits && (2 * per_unit.div_ceil(team) <= warps || page.is_some_and(|page| page % keys != 0)) {
         // A half tile for each warp: 2 to 8% faster, of twice as many 1 to 6% slower (H200, 2026-11-28).
         keys /= 2;
         per_unit = s.seqlen_k.div_ceil(keys);

@@ -22,7 +22,7 @@ struct Kernel {
 }
 
 /// Bytes of V^T, scratch that a call may ask for.
-const MOST_TRANSPOSED: u64 = 1 << 28;
+pub(super) const MOST_TRANSPOSED: u64 = 1 << 28;
 
 fn may_transpose(s: &Shape) -> bool {
     !s.packed && s.head_dim != 64 && s.batch * s.heads_kv <= 65_535 && transposed_bytes(s) <= MOST_TRANSPOSED
@@ -62,7 +62,7 @@ pub fn transposition(s: &Shape, choice: &Choice, sms: u32) -> Choice {
 }
 
 /// Of that V^T.
-fn transposed_bytes(s: &Shape) -> u64 {
+pub(super) fn transposed_bytes(s: &Shape) -> u64 {
     u64::from(s.batch * s.heads_kv) * u64::from(s.head_dim) * 128 * u64::from(s.seqlen_k.div_ceil(128))
 }
 
@@ -375,7 +375,7 @@ fn with_counter(mut choice: Choice) -> Choice {
 
 /// Mirrors the shared-memory map of forward_e4m3.cu: slots of Q, of K, of V and of V^T (with ones behind), barriers, scales of tiles, and
 /// what consumers are told of row tiles.
-fn forward_e4m3_shared(s: &Shape, groups: u32, plain: bool, v_t: bool) -> u32 {
+pub(super) fn forward_e4m3_shared(s: &Shape, groups: u32, plain: bool, v_t: bool) -> u32 {
     let (k, vt) = if s.head_dim == 256 { (3, 2) } else { (4, 4) };
     let tile = 128 * s.head_dim;
     let tiles = (k + if v_t { 0 } else { 2 }) * tile + vt * (tile + 1024);
