@@ -56,7 +56,8 @@ def over(w, made):
     elif made is False:
         h.may_make = lambda *_: False
     try:
-        yield
+        with w._chosen.by_python():
+            yield
     finally:
         (h.may_make, h.made_ns), w._known.launcher, ragged._local.plans = real, launcher, {}
 

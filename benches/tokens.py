@@ -52,7 +52,8 @@ def over(w, made):
     elif made:
         h.made_ns = lambda s, wgs, *_: -1 if wgs == made else 1 << 60
     try:
-        yield
+        with w._chosen.by_python():
+            yield
     finally:
         (h.may_make, h.made_ns), w._known.launcher, ragged._local.plans = real, launcher, {}
 

@@ -96,5 +96,26 @@ def lengths_table(count=900):
     return "\n".join(lines) + "\n"
 
 
+def same_by(native, count=1500):
+    """How many random choices of the wheel's `_native` were looked at: all are Python's own, of the package that is installed."""
+    from warpsmith.attention import _chosen, _heuristic as h, _tokens as t
+    rng = random.Random(31)
+    assert _chosen.native is native, "calls choose by it"
+    size = lambda most: rng.randint(1, 1 << rng.randint(0, most))
+    for i in range(count):
+        B, Hkv, g, D, sms = min(size(9), 300), rng.choice((1, 2, 3, 8, 32)), rng.choice((1, 1, 2, 4, 5, 7, 16)), rng.choice((64, 128, 256)), rng.choice((132, 132, 78))
+        Sq, Sk, causal, packed = rng.choice((1, size(4), size(12), 3000)), size(15), rng.random() < 0.5, rng.random() < 0.2
+        wide = packed and rng.random() < 0.4
+        s = h.Shape(B, Hkv * g, Hkv, Sq, Sk, D, causal, rng.random() < 0.8, packed, rng.random() < 0.2 and not wide, wide, rng.random() < 0.2)
+        alike, page = h.replace(s, packed=False, wide=False), rng.choice((None, 16, 64, 100))
+        q, k = min(B * Sq, Sq + B), Sk + B * Sk // 3
+        for ours, theirs in ((_chosen.choose(s, sms), lambda: h.choose(s, sms)), (_chosen.choose_lengths(alike, sms, page), lambda: h.choose_lengths(alike, sms, page)),
+                             (_chosen.choose_varlen(alike, q, k, sms), lambda: t.choose_varlen(alike, q, k, sms)), (_chosen.packed_fits(s, sms), lambda: h.packed_fits(s, sms))):
+            assert ours == theirs(), (s, page, q, k, sms, ours, theirs())
+    asked = h.Shape(1, 1, 1, 1, 1 << 40, 64, False)
+    assert native.choose(_chosen._numbers(asked), 132) is None, "more keys than are counted in 32 bits are Python's"
+    return 4 * count
+
+
 if __name__ == "__main__":
     sys.stdout.write(lengths_table() if sys.argv[1:] == ["lengths"] else table())

@@ -75,7 +75,8 @@ def repeated_stretches():
             ours = h.choose_lengths
             h.choose_lengths = lambda s, *_: h.with_lengths(h.choose_spread(s, lengths=True), 1)
             try:
-                return w._ragged.run_decode((q, *caches, *scales, used, None), causal, q.shape[3] ** -0.5, torch.bfloat16, None, False)
+                with w._chosen.by_python():
+                    return w._ragged.run_decode((q, *caches, *scales, used, None), causal, q.shape[3] ** -0.5, torch.bfloat16, None, False)
             finally:
                 h.choose_lengths = ours
         found.append((("stretches, lengths", B, D, group), call))

@@ -35,6 +35,8 @@ for name in names[::40]:
     code = _native.kernel(*name.split("/"))
     assert code[:4] == b"\\x7fELF" or name.startswith("compute_80") and b".target sm_80" in code[:2000], name
 assert _native.kernel("sm_90a", "none_of_it") is None
+import choices
+print(choices.same_by(_native), "choices of the wheel are Python's own")
 assert _kernels._embedded is not None and _kernels.source_folder().parent.parent.parent.is_relative_to(sys.prefix)
 print(len(names), "kernels, among them all", len(asked), "that 20,000 shapes ask for; exported:", *w.__all__)
 for name in w.__all__:

@@ -1,15 +1,18 @@
-//! What `warpsmith.attention` calls where it is installed as a wheel: embedded machine code, and launches of plans without Python between.
+//! What `warpsmith.attention` calls where it is installed as a wheel: embedded machine code, the heuristic, and launches of plans without Python between.
 //!
-//! Python checks arguments, chooses the kernel and fills in the parameters, once for each layout of tensors; `Launcher` then compares the
+//! Python checks arguments and fills in the parameters, once for each layout of tensors; `Launcher` then compares the
 //! tensors with that layout and launches. It answers None wherever it is not certain, and Python takes the long way: no argument is ever
 //! judged here. Tensors are looked at through DLPack's C exchange interface (torch 2.10 or later; without it `Launcher` cannot be made).
 
+mod choices;
 mod dlpack;
 mod launcher;
 
 /// The extension module `warpsmith._native`.
 #[pyo3::pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::choices::{choose, choose_lengths, choose_varlen, packed_fits};
     #[pymodule_export]
     use crate::launcher::Launcher;
     use pyo3::exceptions::PyRuntimeError;

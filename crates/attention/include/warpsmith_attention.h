@@ -9,7 +9,9 @@
  *
  * Sequences whose lengths only the device knows, in caches, in pages, or one behind another: ws_attention_cached, _paged and _varlen give the problem to change.
  * Launches that may overlap need scratch memory and counters of their own. Whole programs: examples/attention.c, and examples/paged.c.
- * Made from src/capi.rs by `cargo xtask header`: do not edit. */
+ * Codes and scales of bf16, f16 or f32: ws_attention_quantise_dense, _plan, _launch; packed keys and values, over which long prompts are faster:
+ * ws_attention_pack_keys and _pack_values in one plan, and then ws_attention_packed.
+ * Made from src/capi.rs and src/capi_quantise.rs by `cargo xtask header`: do not edit. */
 #ifndef WARPSMITH_ATTENTION_H
 #define WARPSMITH_ATTENTION_H
 #include <stdint.h>
@@ -70,16 +72,44 @@ typedef struct {
     uint64_t cu_seqlens_k;
 } ws_attention_pointers;
 
+/* What becomes of one tensor x (batch, heads, tokens, head_dim): e4m3 codes and f32 scales, each the largest magnitude / 448, and 1 where that is at most 1e-6. Hopper only. */
+typedef struct {
+    uint32_t batch;
+    uint32_t heads;
+    uint32_t tokens;
+    uint32_t head_dim;            /* a multiple of 8, at most 256; 64, 128 or 256 for what follows scales */
+    uint32_t from;                /* 0 bf16, 1 f16, 2 f32 */
+    uint32_t scales;              /* 0: one; 1: (batch, heads); 2: (batch, heads, blocks of 128 tokens); contiguous */
+    int64_t strides[3];           /* of x over (batch, head, token), in elements: whole 16 bytes */
+    int64_t code_strides[3];      /* of codes, multiples of 16 for attention */
+    uint32_t codes;               /* 0: no codes of x's layout are wanted, but transposed ones */
+    uint32_t centred;             /* 1, with scales 2: each channel's mean over up to 64 tokens is taken out, where these show one, and written. With keys of which one was taken out outputs are the same, and log-sum-exps less by softmax_scale q mean */
+    uint32_t transposed;          /* 1, with scales 2: codes (batch, heads, head_dim, tokens in whole tiles of 128) as packed_values takes v are written */
+    uint32_t even;                /* with scales 2: 0, or a block's scale is its head's, with so many sixteenths of room, where its values fit */
+} ws_attention_quantisation;
+
+/* Addresses of one tensor and of what becomes of it, on 16 bytes, scales on 4. */
+typedef struct {
+    uint64_t x;
+    uint64_t codes;               /* with codes */
+    uint64_t scale;
+    uint64_t mean;                /* with centred: f32 (batch, heads, head_dim) */
+    uint64_t transposed;          /* with transposed */
+} ws_attention_quantised;
+
 /* Contiguous tensors, a scale for each head, no mask, bf16 out: a problem to change. */
 int ws_attention_dense(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
 
-/* The same for queries q (batch, heads_q, seqlen_q, head_dim) over caches (batch, seqlen_k, heads_kv, head_dim) of which each sequence uses a part, causal. */
+/* The same over packed keys and values, as ws_attention_pack_keys and ws_attention_pack_values say: scales of k and v of blocks. */
+int ws_attention_packed(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
+
+/* Queries q (batch, heads_q, seqlen_q, head_dim) over caches (batch, seqlen_k, heads_kv, head_dim) of which each sequence uses a part, a scale for each head, causal: to change. */
 int ws_attention_cached(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
 
 /* The same by pages, pools (pages, page_size, heads_kv, head_dim), with a contiguous table (batch, pages_of_sequence). */
 int ws_attention_paged(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t seqlen_q, uint32_t pages_of_sequence, uint32_t page_size, uint32_t pages, uint32_t head_dim, ws_attention_problem *into);
 
-/* Sequences one behind another, contiguous (tokens, heads, head_dim), of at most seqlen_q and seqlen_k tokens each, causal. */
+/* Sequences one behind another, contiguous (tokens, heads, head_dim), of at most seqlen_q and seqlen_k tokens each, a scale for each head of each, causal: to change. */
 int ws_attention_varlen(uint32_t batch, uint32_t heads_q, uint32_t heads_kv, uint32_t tokens_q, uint32_t tokens_k, uint32_t seqlen_q, uint32_t seqlen_k, uint32_t head_dim, ws_attention_problem *into);
 
 /* Checks the problem, chooses and loads the kernel in the current context. */
@@ -99,6 +129,27 @@ void ws_attention_free(void *plan);
 
 /* What the last call of this thread that failed has to say; valid until its next one. */
 const char *ws_attention_message(void);
+
+/* Codes and scales of a contiguous tensor: to change. */
+int ws_attention_quantise_dense(uint32_t batch, uint32_t heads, uint32_t tokens, uint32_t head_dim, uint32_t from, uint32_t scales, ws_attention_quantisation *into);
+
+/* What packs contiguous keys for attention over packed values: codes, scales of blocks, centred, and even where kernels gain by it. */
+int ws_attention_pack_keys(uint32_t batch, uint32_t heads, uint32_t tokens, uint32_t head_dim, uint32_t from, ws_attention_quantisation *into);
+
+/* The same of values: transposed codes alone, whose mean goes to v_mean of ws_attention_pointers. */
+int ws_attention_pack_values(uint32_t batch, uint32_t heads, uint32_t tokens, uint32_t head_dim, uint32_t from, ws_attention_quantisation *into);
+
+/* Checks one to three quantisations that go together, with one kind of scales, and loads their kernels in the current context. */
+int ws_attention_quantise_plan(const ws_attention_quantisation *parts, uint32_t count, void **into);
+
+/* The number of 32-bit counters of such a plan, zero before the first launch; every launch leaves them zero. Launches that may overlap need their own. */
+int ws_attention_quantise_counters(const void *plan, uint32_t *counters);
+
+/* One launch on the stream, or two; at has an element for each of the plan's quantisations. */
+int ws_attention_quantise_launch(const void *plan, const ws_attention_quantised *at, uint64_t counters, void *stream);
+
+/* Gives such a plan back; its kernels stay loaded. */
+void ws_attention_quantise_free(void *plan);
 
 #ifdef __cplusplus
 }

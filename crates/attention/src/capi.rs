@@ -86,12 +86,12 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::new(CString::default());
 }
 
-const OK: c_int = 0;
+pub(crate) const OK: c_int = 0;
 const WRONG_ARGUMENT: c_int = 1;
 const NO_KERNEL: c_int = 2;
 const DRIVER: c_int = 3;
 
-fn say(error: &Error) -> c_int {
+pub(crate) fn say(error: &Error) -> c_int {
     // A message has no zero in it; one that had would be cut there.
     let text = error.to_string().replace('\0', " ");
     MESSAGE.with(|m| *m.borrow_mut() = CString::new(text).unwrap_or_default());
@@ -102,7 +102,7 @@ fn say(error: &Error) -> c_int {
     }
 }
 
-fn null(name: &'static str) -> c_int {
+pub(crate) fn null(name: &'static str) -> c_int {
     say(&Error::Pointer { name, why: "null" })
 }
 
@@ -178,13 +178,13 @@ impl From<&Problem> for CProblem {
     }
 }
 
-/// Writes a problem to change.
-unsafe fn give(problem: &Problem, into: *mut CProblem) -> c_int {
+/// Writes what is asked for.
+pub(crate) unsafe fn give<T>(made: T, into: *mut T) -> c_int {
     if into.is_null() {
         return null("into");
     }
     // SAFETY: see the module.
-    unsafe { into.write(problem.into()) };
+    unsafe { into.write(made) };
     OK
 }
 
@@ -200,10 +200,25 @@ pub unsafe extern "C" fn ws_attention_dense(
     into: *mut CProblem,
 ) -> c_int {
     // SAFETY: see the module.
-    unsafe { give(&Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim), into) }
+    unsafe { give((&Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim)).into(), into) }
 }
 
-/// The same for queries q (batch, heads_q, seqlen_q, head_dim) over caches (batch, seqlen_k, heads_kv, head_dim) of which each sequence uses a part, causal.
+/// The same over packed keys and values, as ws_attention_pack_keys and ws_attention_pack_values say: scales of k and v of blocks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ws_attention_packed(
+    batch: u32,
+    heads_q: u32,
+    heads_kv: u32,
+    seqlen_q: u32,
+    seqlen_k: u32,
+    head_dim: u32,
+    into: *mut CProblem,
+) -> c_int {
+    // SAFETY: see the module.
+    unsafe { give((&Problem::packed(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim)).into(), into) }
+}
+
+/// Queries q (batch, heads_q, seqlen_q, head_dim) over caches (batch, seqlen_k, heads_kv, head_dim) of which each sequence uses a part, a scale for each head, causal: to change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_attention_cached(
     batch: u32,
@@ -215,7 +230,7 @@ pub unsafe extern "C" fn ws_attention_cached(
     into: *mut CProblem,
 ) -> c_int {
     // SAFETY: see the module.
-    unsafe { give(&Problem::cached(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim), into) }
+    unsafe { give((&Problem::cached(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim)).into(), into) }
 }
 
 /// The same by pages, pools (pages, page_size, heads_kv, head_dim), with a contiguous table (batch, pages_of_sequence).
@@ -233,10 +248,10 @@ pub unsafe extern "C" fn ws_attention_paged(
 ) -> c_int {
     let problem = Problem::paged(batch, heads_q, heads_kv, seqlen_q, pages_of_sequence, page_size, pages, head_dim);
     // SAFETY: see the module.
-    unsafe { give(&problem, into) }
+    unsafe { give((&problem).into(), into) }
 }
 
-/// Sequences one behind another, contiguous (tokens, heads, head_dim), of at most seqlen_q and seqlen_k tokens each, causal.
+/// Sequences one behind another, contiguous (tokens, heads, head_dim), of at most seqlen_q and seqlen_k tokens each, a scale for each head of each, causal: to change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_attention_varlen(
     batch: u32,
@@ -251,7 +266,7 @@ pub unsafe extern "C" fn ws_attention_varlen(
 ) -> c_int {
     let problem = Problem::varlen(batch, heads_q, heads_kv, tokens_q, tokens_k, seqlen_q, seqlen_k, head_dim);
     // SAFETY: see the module.
-    unsafe { give(&problem, into) }
+    unsafe { give((&problem).into(), into) }
 }
 
 /// Checks the problem, chooses and loads the kernel in the current context.

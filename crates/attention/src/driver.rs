@@ -103,6 +103,9 @@ pub struct Device {
 }
 
 impl Device {
+    /// An H100 SXM or H200.
+    pub const HOPPER: Device = Device { sms: 132, major: 9, minor: 0 };
+
     /// The device of this thread's current context. Errors: no driver, no context.
     pub fn current() -> Result<Device, Error> {
         let api = api()?;

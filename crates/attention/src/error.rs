@@ -59,6 +59,26 @@ pub enum ProblemError {
     Pages { seqlen_k: u32, page_size: u32 },
     #[error("the page table's stride {0} must not be negative")]
     TableStride(i64),
+    #[error("head_dim must be a multiple of 8, not {0}")]
+    QuantisedDim(u32),
+    #[error("{tensor}'s stride {stride} must be a positive multiple of {step}")]
+    QuantisedStride { tensor: &'static str, stride: i64, step: i64 },
+    #[error("means, V^T and even scales go with scales of blocks")]
+    PackedScales,
+    #[error("neither codes nor V^T are wanted: there is nothing to make")]
+    NoCodes,
+    #[error("one to three tensors go in a launch, not {0}")]
+    Parts(usize),
+    #[error("tensors of a launch must have one {0}")]
+    PartsDiffer(&'static str),
+    #[error("{given} tensors are given for a plan of {parts}")]
+    Places { given: usize, parts: usize },
+    #[error(
+        "from must be 0 (bf16), 1 (f16) or 2 (f32), and scales 0 (tensor), 1 (head) or 2 (block), not {from} and {scales}"
+    )]
+    QuantisedKinds { from: u32, scales: u32 },
+    #[error("quantising needs Hopper (compute capability 9.0), not {major}.{minor}")]
+    QuantisingNeedsHopper { major: u32, minor: u32 },
     #[error("lengths must be 0 (equal), 1 (used), 2 (paged) or 3 (varlen), not {0}")]
     LengthsKind(u32),
     #[error("a mean is added to packed values only")]

@@ -1,9 +1,9 @@
-//! The C header, made from `capi.rs`: its structs, constants and functions with their doc comments. `cargo xtask header` writes it, a test keeps it
+//! The C header, made from `capi.rs` and `capi_quantise.rs`: its structs, constants and functions with their doc comments. `cargo xtask header` writes it, a test keeps it
 //! fresh. Knows the few types that the interface has, and nothing else of Rust.
 
 use std::fmt::Write;
 
-const SOURCE: &str = include_str!("capi.rs");
+const SOURCE: &str = concat!(include_str!("capi.rs"), include_str!("capi_quantise.rs"));
 
 const FRONT: &str = "\
 /* FP8 (e4m3) attention over device pointers and a stream. The library is the crate warpsmith-attention, built as a shared one:
@@ -17,7 +17,9 @@ const FRONT: &str = "\
  *
  * Sequences whose lengths only the device knows, in caches, in pages, or one behind another: ws_attention_cached, _paged and _varlen give the problem to change.
  * Launches that may overlap need scratch memory and counters of their own. Whole programs: examples/attention.c, and examples/paged.c.
- * Made from src/capi.rs by `cargo xtask header`: do not edit. */
+ * Codes and scales of bf16, f16 or f32: ws_attention_quantise_dense, _plan, _launch; packed keys and values, over which long prompts are faster:
+ * ws_attention_pack_keys and _pack_values in one plan, and then ws_attention_packed.
+ * Made from src/capi.rs and src/capi_quantise.rs by `cargo xtask header`: do not edit. */
 #ifndef WARPSMITH_ATTENTION_H
 #define WARPSMITH_ATTENTION_H
 #include <stdint.h>
@@ -54,7 +56,7 @@ pub fn text() -> String {
 
 /// `const NAME: c_int = VALUE;`
 fn constant(line: &str) -> Option<(&str, &str)> {
-    let (name, value) = line.strip_prefix("const ")?.split_once(": c_int = ")?;
+    let (name, value) = line.trim_start_matches("pub(crate) ").strip_prefix("const ")?.split_once(": c_int = ")?;
     Some((name, value.strip_suffix(';')?))
 }
 
@@ -131,6 +133,8 @@ fn declaration(of: &str, name: &str) -> String {
         "c_char" => "char",
         "c_void" | "void" => "void",
         "CProblem" => "ws_attention_problem",
+        "CQuantisation" => "ws_attention_quantisation",
+        "CQuantised" => "ws_attention_quantised",
         "CPointers" => "ws_attention_pointers",
         other => other, // no C compiler takes it, which a test sees
     };

@@ -33,11 +33,16 @@ impl Instance {
     }
 }
 
-/// Every instance for Hopper that the heuristic may give, for each output format, and what they want launched before them, also where only the device knows lengths: sorted, each once.
+/// Every instance for Hopper that the heuristic may give, for each output format, and what they want launched before them, also where only the device knows lengths; and what quantises and packs: sorted, each once.
 pub fn instances() -> Vec<Instance> {
     let dense = dense_instances();
     let lengths = heuristic::lengths_instances(&dense);
-    dense.into_iter().chain(lengths).collect::<BTreeSet<_>>().into_iter().collect()
+    let mut quantising = vec![Instance { file: "quantise", defines: Vec::new() }];
+    for head_dim in [64, 128, 256] {
+        let pack = |kind| Instance { file: "pack", defines: vec![("WS_D", head_dim), ("WS_KIND", kind)] };
+        quantising.extend((0..3).map(pack));
+    }
+    dense.into_iter().chain(lengths).chain(quantising).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Those of sequences that are alike.

@@ -20,15 +20,17 @@
 
 pub mod bundle;
 mod capi;
+mod capi_quantise;
 mod driver;
 mod error;
 pub mod header;
 pub mod heuristic;
 mod instance;
 mod maps;
-mod params;
+pub mod params;
 mod plan;
 mod problem;
+pub mod quantise;
 mod way;
 
 /// Single calls of the driver, for wrappers that plan by themselves.
@@ -41,6 +43,6 @@ pub use driver::{Device, RawStream};
 pub use error::{Error, ProblemError};
 pub use heuristic::Choice;
 pub use instance::{Instance, instances, portable_instances};
-pub use params::{CacheValues, FewParams, Params, Ragged, TokenValues, Values};
 pub use plan::{DevicePtr, LoadedPlan, Plan, Pointers, Workspace};
 pub use problem::{Lengths, Mask, Output, Problem, ScaleStrides, Strides, check_scales};
+pub use quantise::{LoadedQuantisePlan, Quantisation, QuantisePlan, Quantised, Scales, Wide};

@@ -178,6 +178,33 @@ impl Making {
     }
 }
 
+/// One tensor's part in a launch of quantise.cu.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Quantise {
+    /// x, shift, codes, scale, amax.
+    pub addresses: [u64; 5],
+    /// Steps over (batch, head, token) of x, then of codes.
+    pub strides: [i64; 6],
+    /// H, heads of all sequences, S, D, kind, per.
+    pub sizes: [i32; 6],
+}
+
+/// One tensor's part in a launch of pack.cu.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pack {
+    pub x: u64,
+    pub codes: u64,
+    pub transposed: u64,
+    pub scale: u64,
+    pub mean: u64,
+    /// Steps over (batch, head) of x, then of codes.
+    pub strides: [i64; 4],
+    /// Steps over tokens of x and of codes, H, heads of all sequences, S, even.
+    pub sizes: [i32; 6],
+}
+
 /// A tensor map as the driver encodes it: opaque, on 64 bytes.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy)]

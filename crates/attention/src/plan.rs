@@ -13,6 +13,18 @@ const HOPPER: &str = "sm_90a";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DevicePtr(pub u64);
 
+impl DevicePtr {
+    /// Whether a kernel can take it. Errors: [`Error::Pointer`].
+    pub(crate) fn check(self, name: &'static str, align: u64) -> Result<(), Error> {
+        match self.0 {
+            0 => Err(Error::Pointer { name, why: "null" }),
+            at if at % align == 0 => Ok(()),
+            _ if align == 16 => Err(Error::Pointer { name, why: "not on 16 bytes" }),
+            _ => Err(Error::Pointer { name, why: "not on 4 bytes" }),
+        }
+    }
+}
+
 /// What a launch reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pointers {
@@ -181,15 +193,7 @@ impl LoadedPlan {
         let wanted = read.into_iter().chain(mean).map(|x| (x, 16));
         let words = scales.into_iter().skip(needless).chain(counters).chain(own).map(|x| (x, 4));
         for ((name, pointer), align) in wanted.chain(scratch.map(|x| (x, 16))).chain(words) {
-            if pointer.0 == 0 {
-                return Err(Error::Pointer { name, why: "null" });
-            }
-            if pointer.0 % align != 0 {
-                return Err(Error::Pointer {
-                    name,
-                    why: if align == 16 { "not on 16 bytes" } else { "not on 4 bytes" },
-                });
-            }
+            pointer.check(name, align)?;
         }
         let lse = at.lse.unwrap_or_default();
         let why = "what another kernel gives than the one whose image was loaded";

@@ -42,7 +42,7 @@ pub struct Strides {
 }
 
 /// Tokens of a block that may have a scale of its own.
-const BLOCK: u32 = 128;
+pub(crate) const BLOCK: u32 = 128;
 
 /// Steps of a scale over (batch, head, block of 128 tokens); 0 where it is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -138,6 +138,14 @@ impl Problem {
             fast: false,
             lengths: Lengths::Equal,
         }
+    }
+
+    /// The same over packed keys and values, as [`crate::Quantisation::keys`] and [`crate::Quantisation::values`] say: `packed_values`, and scales of k and v of blocks.
+    pub fn packed(batch: u32, heads_q: u32, heads_kv: u32, seqlen_q: u32, seqlen_k: u32, head_dim: u32) -> Problem {
+        let dense = Problem::dense(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
+        let blocks = seqlen_k.div_ceil(BLOCK);
+        let of_kv = ScaleStrides { batch: heads_kv.saturating_mul(blocks) as i32, head: blocks as i32, block: 1 };
+        Problem { packed_values: true, scales: [dense.scales[0], of_kv, of_kv], ..dense }
     }
 
     /// Queries for caches of `seqlen_k` tokens, of which each sequence uses a part, laid out (batch, tokens, heads_kv, head_dim): decoding, or a prompt's chunk behind what is cached.

@@ -65,13 +65,7 @@ impl Way {
 
     /// With the kernel itself from the caller, or else from what this build embeds.
     pub fn load(&self, target: &'static str, image: Option<&[u8]>) -> Result<Loaded, Error> {
-        let embedded = |choice: &Choice| {
-            let instance = &choice.instance;
-            loaded(target, instance, choice.shared_bytes, || {
-                let missing = || Error::NoKernel { instance: instance.name(), target: target.into() };
-                Bundle::embedded()?.find(target, &instance.name()).ok_or_else(missing)?
-            })
-        };
+        let embedded = |c: &Choice| embedded(target, &c.instance, &c.instance.entry(), c.shared_bytes);
         let kernel = match image {
             Some(image) => Function::load(image, &self.choice.instance.entry(), self.choice.shared_bytes)?,
             None => embedded(&self.choice)?,
@@ -157,20 +151,18 @@ pub(crate) struct Loaded {
     transposition: Option<Function>,
 }
 
-/// Kernels that were loaded, by context and instance. They stay: graphs may hold them.
-fn loaded(
-    target: &str,
-    instance: &Instance,
-    shared_bytes: u32,
-    image: impl FnOnce() -> Result<Vec<u8>, Error>,
-) -> Result<Function, Error> {
+/// A kernel of what this build embeds. Those that were loaded are known by context, instance and entry, and stay: graphs may hold them.
+pub(crate) fn embedded(target: &str, instance: &Instance, entry: &str, shared_bytes: u32) -> Result<Function, Error> {
     static LOADED: OnceLock<Mutex<HashMap<(usize, String), (Function, u32)>>> = OnceLock::new();
-    let key = (driver::context()?, format!("{target}/{}", instance.name()));
+    let name = instance.name();
+    let key = (driver::context()?, format!("{target}/{name}/{entry}"));
     let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
     match loaded.get(&key) {
         Some((function, allowed)) if *allowed >= shared_bytes => Ok(*function),
         _ => {
-            let function = Function::load(&image()?, &instance.entry(), shared_bytes)?;
+            let image = Bundle::embedded()?.find(target, &name);
+            let image = image.ok_or_else(|| Error::NoKernel { instance: name, target: target.into() })?;
+            let function = Function::load(&image?, entry, shared_bytes)?;
             loaded.insert(key, (function, shared_bytes));
             Ok(function)
         }

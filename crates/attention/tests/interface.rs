@@ -1,8 +1,9 @@
 //! What callers meet without a device: checks of problems and pointers, and the C header's freshness.
 
+use warpsmith_attention::params::{CacheValues, FewParams, Pack, Params, Quantise, Ragged, TokenValues, Values};
 use warpsmith_attention::{
-    CacheValues, Device, Error, FewParams, Lengths, Mask, Output, Params, Plan, Problem, ProblemError, Ragged,
-    TokenValues, Values, check_scales, portable_instances,
+    Device, Error, Lengths, Mask, Output, Plan, Problem, ProblemError, Quantisation, QuantisePlan, Scales, Wide,
+    check_scales, instances, portable_instances,
 };
 
 const HOPPER: Device = Device { sms: 132, major: 9, minor: 0 };
@@ -112,6 +113,60 @@ fn lengths_go_to_their_kernels() {
         assert!(name.starts_with(file) && name.contains(of_name), "{name}: {problem:?}");
         assert!(plan.choice_with_lse().instance.name().contains(if file == "ragged" { "ragged" } else { "lens" }));
     }
+}
+
+/// One launch packs keys and values, whatever their numbers; scales of heads want one or two, by how many tokens there are; and what does not go together is refused.
+#[test]
+fn tensors_are_quantised_together() {
+    let plan = |parts: &[Quantisation]| QuantisePlan::new(parts, &HOPPER);
+    let (keys, values) =
+        (Quantisation::keys(2, 8, 4096, 128, Wide::Bf16), Quantisation::values(2, 8, 4096, 128, Wide::Bf16));
+    let packed = plan(&[keys, values]).unwrap();
+    assert_eq!((packed.instance().name(), packed.counters()), ("pack_d128_kind0".into(), 0));
+    let listed: Vec<String> = instances().iter().map(|i| i.name()).collect();
+    let dense = |tokens, dim, from, scales| Quantisation::dense(2, 8, tokens, dim, from, scales);
+    for (part, name, counters) in [
+        (dense(1000, 96, Wide::F16, Scales::Block), "quantise", 0),
+        (dense(1000, 128, Wide::F16, Scales::Block), "pack_d128_kind1", 0),
+        (dense(1000, 128, Wide::F16, Scales::Tensor), "quantise", 2),
+        (dense(1000, 128, Wide::F16, Scales::Head), "quantise", 33),
+        (dense(1000, 128, Wide::F32, Scales::Head), "quantise", 32),
+        (dense(100_000, 128, Wide::Bf16, Scales::Head), "quantise", 32),
+    ] {
+        let plan = plan(&[part]).unwrap();
+        assert_eq!((plan.instance().name(), plan.counters()), (name.to_string(), counters));
+        assert!(listed.contains(&plan.instance().name()), "{name} is embedded");
+    }
+    let of_head = dense(1000, 128, Wide::Bf16, Scales::Head);
+    let mut askew = of_head;
+    askew.strides.token = 132;
+    for (parts, want) in [
+        (vec![], ProblemError::Parts(0)),
+        (vec![keys; 4], ProblemError::Parts(4)),
+        (vec![keys, of_head], ProblemError::PartsDiffer("scales")),
+        (
+            vec![keys, Quantisation::values(2, 8, 4096, 64, Wide::Bf16)],
+            ProblemError::PartsDiffer("type and head dimension"),
+        ),
+        (vec![Quantisation { centred: true, ..of_head }], ProblemError::PackedScales),
+        (vec![Quantisation { codes: None, ..keys }], ProblemError::NoCodes),
+        (vec![Quantisation { head_dim: 96, ..keys }], ProblemError::HeadDim(96)),
+        (vec![Quantisation { head_dim: 100, ..of_head }], ProblemError::QuantisedDim(100)),
+        (vec![Quantisation { tokens: 0, ..of_head }], ProblemError::Empty("tokens")),
+        (
+            vec![Quantisation { batch: 9000, ..of_head }],
+            ProblemError::TooLarge { what: "batch * heads", value: 72_000, limit: 65_535 },
+        ),
+        (vec![askew], ProblemError::QuantisedStride { tensor: "x", stride: 132, step: 8 }),
+    ] {
+        assert_eq!(plan(&parts).unwrap_err(), Error::Problem(want));
+    }
+    let ada = Device { sms: 58, major: 8, minor: 9 };
+    let refused = Error::Problem(ProblemError::QuantisingNeedsHopper { major: 8, minor: 9 });
+    assert_eq!(QuantisePlan::new(&[of_head], &ada).unwrap_err(), refused);
+    // Attention over what is packed so.
+    let attention = Plan::new(&Problem::packed(2, 32, 8, 4096, 4096, 128), &HOPPER).unwrap();
+    assert!(attention.choice().instance.name().contains("packed1_even1"), "{}", attention.choice().instance.name());
 }
 
 /// Whatever the sizes, a plan is made or refused: nothing overflows.
@@ -297,6 +352,13 @@ fn params_have_the_kernels_layout() {
     let want = "cu_q cu_k used pages pages_b o_b o_h o_s l_b l_h l_s total_q total_k page_size page_count splits";
     assert_eq!(fields(ragged, "Ragged", 1).join(" ").replace('*', ""), want);
     assert_eq!((std::mem::size_of::<Ragged>(), std::mem::size_of::<FewParams>()), (112, 368));
+    let quantise = include_str!("../../../kernels/attention/hopper/quantise.cu");
+    let want = "x shift codes scale amax x_b x_h x_s c_b c_h c_s H heads S D kind per";
+    assert_eq!(fields(quantise, "Quantise", 1).join(" "), want);
+    let pack = include_str!("../../../kernels/attention/hopper/pack.cu");
+    let want = "x codes transposed scale mean x_b x_h c_b c_h x_s c_s H heads S even";
+    assert_eq!(fields(pack, "Pack", 1).join(" "), want);
+    assert_eq!((std::mem::size_of::<Quantise>(), std::mem::size_of::<Pack>()), (112, 96));
 }
 
 /// The names of the fields of the n-th struct of that name.
@@ -369,6 +431,9 @@ fn a_c_compiler_takes_the_header() {
         SAME(tokens, offsetof(ws_attention_problem, tokens_k) == 184);\n\
         SAME(pointers, sizeof(ws_attention_pointers) == 120);\n\
         SAME(used, offsetof(ws_attention_pointers, used) == 88);\n\
+        SAME(quantisation, sizeof(ws_attention_quantisation) == 88);\n\
+        SAME(codes, offsetof(ws_attention_quantisation, codes) == 72);\n\
+        SAME(quantised, sizeof(ws_attention_quantised) == 40);\n\
         int look(const float *s) { return ws_attention_check_scales(s, 3); }\n\
         int use(ws_attention_problem *p) { return ws_attention_dense(1, 8, 8, 512, 512, 64, p); }\n";
     if let Some(said) = cc(program, &["-c"]) {

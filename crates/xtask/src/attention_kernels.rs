@@ -21,7 +21,7 @@ const FOLDER: &str = "kernels/attention/hopper";
 /// Compiles all and writes the container.
 pub fn make(root: &Path) -> Result<(), String> {
     let compiler = crate::layer::compiler(true)?;
-    let mut all: Vec<(&str, Instance)> = instances().into_iter().chain(beside()).map(|i| ("sm_90a", i)).collect();
+    let mut all: Vec<(&str, Instance)> = instances().into_iter().map(|i| ("sm_90a", i)).collect();
     // Machine code for Ampere and Ada, and PTX for whatever comes after them.
     for target in ["sm_80", "sm_89", "compute_80"] {
         all.extend(portable_instances().into_iter().map(|i| (target, i)));
@@ -42,16 +42,6 @@ pub fn make(root: &Path) -> Result<(), String> {
     fs::write(root.join(FILE), &bytes).map_err(|e| format!("{FILE}: {e}"))?;
     println!("{FILE}: {} instances, {} KB, made by {}", all.len(), bytes.len() >> 10, compiler.toolkit().id);
     Ok(())
-}
-
-/// Kernels that only the Python package launches: the quantiser, and packing.
-fn beside() -> Vec<Instance> {
-    let mut found = vec![Instance { file: "quantise", defines: Vec::new() }];
-    for head_dim in [64, 128, 256] {
-        let instance = |kind| Instance { file: "pack", defines: vec![("WS_D", head_dim), ("WS_KIND", kind)] };
-        found.extend((0..3).map(instance));
-    }
-    found
 }
 
 fn compile(root: &Path, compiler: &Compiler, target: &str, instance: &Instance) -> Result<Vec<u8>, String> {

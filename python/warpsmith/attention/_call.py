@@ -10,7 +10,7 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _heuristic, _known, _plan, _values
+from . import _arguments, _chosen, _heuristic, _known, _plan, _values
 
 try:
     from torch._C._dynamo.guards import TensorGuards as _Guards
@@ -88,7 +88,7 @@ def _packed_fits(q_shape, Hkv, Sk, causal, device):
         processors = _plan.sms(device)
     except NotImplementedError:
         return False
-    return bool(processors) and _heuristic.packed_fits(_heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal), processors)
+    return bool(processors) and _chosen.packed_fits(_heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal), processors)
 
 
 def run(tensors, causal, softmax_scale, out_dtype, out_scale, return_lse, choice=None, asked=None, fast=False):

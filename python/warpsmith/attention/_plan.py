@@ -10,7 +10,7 @@ import struct
 
 import torch
 
-from . import _arguments, _driver, _heuristic, _kernels, _known, _memory
+from . import _arguments, _chosen, _driver, _heuristic, _kernels, _known, _memory
 from ._params import Params, Values, aligned_tensor_maps
 from ._transpose import Transposition
 
@@ -87,7 +87,7 @@ class DensePlan:
         processors = sms(q.device)
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, bool(causal) and Sq > 1, plain=not any(map(_arguments.blocks, scales)), packed=packed, lse=bool(return_lse),
                                  wide=q.dtype != _arguments.E4M3, fast=fast)
-        c = choice(shape) if choice else _heuristic.choose(shape, processors) if processors else portable(shape, q.device)
+        c = choice(shape) if choice else _chosen.choose(shape, processors) if processors else portable(shape, q.device)
         self.choice = c = c.with_output(_arguments.OUT_KINDS[out_dtype])
         self.index, self.device = q.device.index, q.device
         _driver.bind_context(self.index)

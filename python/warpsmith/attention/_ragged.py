@@ -11,7 +11,7 @@ import threading
 import torch
 from torch.compiler import is_compiling
 
-from . import _arguments, _call, _driver, _heuristic, _kernels, _known, _memory, _plan, _tokens, _values
+from . import _arguments, _call, _chosen, _driver, _heuristic, _kernels, _known, _memory, _plan, _values
 from ._params import CacheValues, FewParams, Params, Ragged, TokenValues, aligned_tensor_maps
 from ._transpose import Transposition
 
@@ -256,7 +256,7 @@ class _RaggedPlan:
         if B > _MAX_GRID:
             raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal and Sq > 1, plain=not any(map(_arguments.blocks, scales)), lse=lse, fast=fast)
-        c = _heuristic.choose_lengths(shape, sms, places.get("page_size")) if q.dim() == 4 else _tokens.choose_varlen(shape, q.shape[0], k.shape[0], sms)
+        c = _chosen.choose_lengths(shape, sms, places.get("page_size")) if q.dim() == 4 else _chosen.choose_varlen(shape, q.shape[0], k.shape[0], sms)
         self.choice = c = c.with_output(_arguments.OUT_KINDS[out_dtype])
         self.index, self.device = q.device.index, q.device
         self.writes_all = ("WS_LENS", 2) in c.defines   # rows of no sequence too
