@@ -26,6 +26,9 @@ use std::ffi::c_void;
 /// Tensors of a launch, at most.
 pub const MOST_PARTS: usize = 3;
 
+/// Sixteenths of room that a head's scale may have: 256 times, beyond which blocks have their own anyway.
+const MOST_ROOM: u32 = 4096;
+
 /// What is quantised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wide {
@@ -119,7 +122,6 @@ impl Quantisation {
             ("batch * heads", all, 65_535),
             ("tokens", self.tokens.into(), 1 << 26),
             ("head_dim", self.head_dim.into(), 256),
-            ("even", u64::from(self.even) + 1, 1 << 16),
         ] {
             if value == 0 {
                 return Err(ProblemError::Empty(what));
@@ -127,6 +129,9 @@ impl Quantisation {
             if value > limit {
                 return Err(ProblemError::TooLarge { what, value, limit });
             }
+        }
+        if self.even > MOST_ROOM {
+            return Err(ProblemError::TooLarge { what: "even", value: self.even.into(), limit: MOST_ROOM.into() });
         }
         if !self.head_dim.is_multiple_of(8) {
             return Err(ProblemError::QuantisedDim(self.head_dim));

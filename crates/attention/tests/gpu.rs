@@ -1,6 +1,9 @@
 //! Plans on a real device, by the embedded kernels: `cargo xtask attention-kernels`, then `cargo xtask gpu-tests`.
 
-use warpsmith_attention::{Device, DevicePtr, Error, Mask, Output, Plan, Pointers, Problem, RawStream};
+use warpsmith_attention::{
+    Device, DevicePtr, Error, Mask, Output, Plan, Pointers, Problem, Quantisation, QuantisePlan, Quantised, RawStream,
+    Scales, Wide,
+};
 use warpsmith_cuda::{Context, DeviceBuffer, Driver};
 
 /// e4m3 of 1, and f16 of 1.
@@ -245,5 +248,87 @@ fn packed_values_have_their_mean_added() {
             let name = plan.choice().instance.name();
             assert_eq!(wrong, None, "{name}, {mask:?}, {wide}: element {wrong:?} of {}", got.len() / 2);
         }
+    }
+}
+
+/// Queries quantised by heads, keys and values packed in one launch, and attention over them: values that are constants of their channels come back as they were, whatever the keys.
+#[test]
+#[ignore = "needs a CUDA device"]
+fn what_is_packed_is_attended_to() {
+    let context = kept_context();
+    let device = Device::current().expect("the context is current");
+    let bf16 = |x: f32| ((x.to_bits() >> 16) as u16).to_le_bytes();
+    for (batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim) in
+        [(2, 8, 2, 700, 900, 64), (1, 8, 8, 1500, 2000, 128), (1, 4, 2, 300, 130, 256)]
+    {
+        let width = head_dim as usize;
+        let wide = |heads: u32, tokens: u32, of: &dyn Fn(usize, usize) -> f32| {
+            let rows = (batch * heads * tokens) as usize;
+            let bytes: Vec<u8> = (0..rows * width).flat_map(|i| bf16(of(i / width, i % width))).collect();
+            let made = context.alloc(bytes.len() as u64).expect("there is room");
+            made.write(0, &bytes).expect("the buffer is written");
+            made
+        };
+        let channel = |d: usize| 0.5 + (d % 32) as f32 / 16.0;
+        let wave = |row: usize, d: usize| ((row * 37 + d * 11) as f32).sin();
+        let (q, k) = (wide(heads_q, seqlen_q, &wave), wide(heads_kv, seqlen_k, &wave));
+        let v = wide(heads_kv, seqlen_k, &|_, d| channel(d));
+        let (rows, heads) = (u64::from(batch * heads_q * seqlen_q), u64::from(batch * heads_kv));
+        let (width_of, tiles) = (u64::from(head_dim), u64::from(seqlen_k).div_ceil(128));
+        let room = |bytes: u64| filled(&context, bytes, 0xFF);
+        let (q8, q_scale) = (room(rows * width_of), room(4 * u64::from(batch * heads_q)));
+        let (k8, k_scale) = (room(heads * u64::from(seqlen_k) * width_of), room(4 * heads * tiles));
+        let (v_t, v_scale) = (room(heads * width_of * 128 * tiles), room(4 * heads * tiles));
+        let (k_mean, v_mean) = (room(4 * heads * width_of), room(4 * heads * width_of));
+        let at = |b: &DeviceBuffer| DevicePtr(b.address());
+        let stream = RawStream(std::ptr::null_mut());
+        let queries = Quantisation::dense(batch, heads_q, seqlen_q, head_dim, Wide::Bf16, Scales::Head);
+        let plan = QuantisePlan::new(&[queries], &device).expect("the queries are right").load().expect("it loads");
+        let counters = filled(&context, 4 * u64::from(plan.plan().counters()), 0);
+        let to = Quantised { x: at(&q), codes: at(&q8), scale: at(&q_scale), ..Quantised::default() };
+        plan.launch(&[to], at(&counters), stream).expect("the launch is made");
+        let askew = Quantised { codes: DevicePtr(1), ..to };
+        let error = Error::Pointer { name: "codes", why: "not on 16 bytes" };
+        assert_eq!(plan.launch(&[askew], at(&counters), stream).unwrap_err(), error);
+        let parts = [
+            Quantisation::keys(batch, heads_kv, seqlen_k, head_dim, Wide::Bf16),
+            Quantisation::values(batch, heads_kv, seqlen_k, head_dim, Wide::Bf16),
+        ];
+        let of_k = Quantised { x: at(&k), codes: at(&k8), scale: at(&k_scale), mean: at(&k_mean), ..to };
+        let of_v = Quantised { x: at(&v), scale: at(&v_scale), mean: at(&v_mean), transposed: at(&v_t), ..to };
+        let plan = QuantisePlan::new(&parts, &device).expect("they are right").load().expect("it loads");
+        plan.launch(&[of_k, of_v], DevicePtr::default(), stream).expect("the launch is made");
+        let packed = Problem::packed(batch, heads_q, heads_kv, seqlen_q, seqlen_k, head_dim);
+        let problem = Problem { output: Output::F16, ..packed };
+        let plan = Plan::new(&problem, &device).expect("the problem is right");
+        let ready = plan.load().expect("the kernel loads");
+        let out = room(2 * rows * width_of);
+        let scratch = room(plan.workspace().scratch_bytes.max(16));
+        let counters = filled(&context, 4 * u64::from(plan.workspace().counters.max(1)), 0);
+        let pointers = Pointers {
+            q: at(&q8),
+            k: at(&k8),
+            v: at(&v_t),
+            v_mean: Some(at(&v_mean)),
+            q_scale: at(&q_scale),
+            k_scale: at(&k_scale),
+            v_scale: at(&v_scale),
+            out: at(&out),
+            scratch: at(&scratch),
+            counters: at(&counters),
+            ..Pointers::default()
+        };
+        ready.launch(&pointers, stream).expect("the launch is made");
+        context.wait().expect("the kernels end");
+        let mut got = vec![0; (2 * rows * width_of) as usize];
+        out.read(0, &mut got).expect("the output is read");
+        // Sixteenths from 1/2 to 5/2 are whole numbers of f16's steps.
+        let want = |d: usize| {
+            let x = channel(d);
+            let exponent = x.log2().floor();
+            ((exponent as i32 + 15) << 10) as u16 + ((x / exponent.exp2() - 1.0) * 1024.0) as u16
+        };
+        let wrong = got.chunks(2).enumerate().find(|(i, x)| u16::from_le_bytes([x[0], x[1]]) != want(i % width));
+        assert_eq!(wrong, None, "{}: {problem:?}", plan.choice().instance.name());
     }
 }

@@ -87,7 +87,10 @@ WS_DEV u32* count_of(const Quantise& t, u32 at) { return t.amax + (t.per == 1 ? 
 WS_DEV void leave_zeros(const Quantise& t, u32 at, u32 ctas) {
     u32* const count = count_of(t, at);
     __threadfence();   // the maximum was read before
-    if (atomicAdd(count, 1u) == ctas - 1) t.amax[at] = 0, *count = 0;
+    if (atomicAdd(count, 1u) == ctas - 1) {
+        __threadfence();   // as all others did
+        t.amax[at] = 0, *count = 0;
+    }
 }
 
 WS_DEV float scale_of(float top) { return top > 1e-6f ? __fdiv_rn(top, 448.0f) : 1.0f; }
@@ -233,7 +236,7 @@ WS_DEV void quantise_head(const Quantises& all, u32* ticket) {
     // its turn before any later head.
     if (threadIdx.x == 0) {
         place = atomicAdd(ticket, 1u);
-        if (place == gridDim.x * gridDim.y * gridDim.z - 1) *ticket = 0;
+        if (place == gridDim.x * gridDim.y * gridDim.z - 1) atomicExch(ticket, 0u);   // strong, as the additions before it, which nothing else orders
     }
     __syncthreads();
     const u32 block = place % gridDim.x, head = place / gridDim.x % gridDim.y, tensor = place / gridDim.x / gridDim.y;
