@@ -97,6 +97,15 @@ impl From<Quantisation> for CQuantisation {
     }
 }
 
+/// Writes what is asked for, if there are such kinds.
+unsafe fn offer(made: CQuantisation, into: *mut CQuantisation) -> c_int {
+    match made.part() {
+        // SAFETY: see capi.rs.
+        Ok(_) => unsafe { give(made, into) },
+        Err(error) => say(&error.into()),
+    }
+}
+
 /// Codes and scales of a contiguous tensor: to change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ws_attention_quantise_dense(
@@ -110,11 +119,8 @@ pub unsafe extern "C" fn ws_attention_quantise_dense(
 ) -> c_int {
     let made = Quantisation::dense(batch, heads, tokens, head_dim, Wide::Bf16, Scales::Head);
     let made = CQuantisation { from, scales, ..made.into() };
-    match made.part() {
-        // SAFETY: see capi.rs.
-        Ok(_) => unsafe { give(made, into) },
-        Err(error) => say(&error.into()),
-    }
+    // SAFETY: see capi.rs.
+    unsafe { offer(made, into) }
 }
 
 /// What packs contiguous keys for attention over packed values: codes, scales of blocks, centred, and even where kernels gain by it.
@@ -128,11 +134,8 @@ pub unsafe extern "C" fn ws_attention_pack_keys(
     into: *mut CQuantisation,
 ) -> c_int {
     let made = CQuantisation { from, ..Quantisation::keys(batch, heads, tokens, head_dim, Wide::Bf16).into() };
-    match made.part() {
-        // SAFETY: see capi.rs.
-        Ok(_) => unsafe { give(made, into) },
-        Err(error) => say(&error.into()),
-    }
+    // SAFETY: see capi.rs.
+    unsafe { offer(made, into) }
 }
 
 /// The same of values: transposed codes alone, whose mean goes to v_mean of ws_attention_pointers.
@@ -146,11 +149,8 @@ pub unsafe extern "C" fn ws_attention_pack_values(
     into: *mut CQuantisation,
 ) -> c_int {
     let made = CQuantisation { from, ..Quantisation::values(batch, heads, tokens, head_dim, Wide::Bf16).into() };
-    match made.part() {
-        // SAFETY: see capi.rs.
-        Ok(_) => unsafe { give(made, into) },
-        Err(error) => say(&error.into()),
-    }
+    // SAFETY: see capi.rs.
+    unsafe { offer(made, into) }
 }
 
 /// Checks one to three quantisations that go together, with one kind of scales, and loads their kernels in the current context.

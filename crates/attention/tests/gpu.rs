@@ -1,27 +1,16 @@
 //! Plans on a real device, by the embedded kernels: `cargo xtask attention-kernels`, then `cargo xtask gpu-tests`.
 
+mod device;
+
+use device::{at, filled, kept_context, written};
 use warpsmith_attention::{
     Device, DevicePtr, Error, Mask, Output, Plan, Pointers, Problem, Quantisation, QuantisePlan, Quantised, RawStream,
     Scales, Wide,
 };
-use warpsmith_cuda::{Context, DeviceBuffer, Driver};
 
 /// e4m3 of 1, and f16 of 1.
 const ONE: u8 = 0x38;
 const HALF_ONE: [u8; 2] = [0x00, 0x3C];
-
-/// The device's context, held until the process ends: kernels stay loaded in it, for the next test too.
-fn kept_context() -> Context {
-    let driver = Driver::load().expect("there is a driver");
-    std::mem::forget(driver.context(0).expect("there is a device"));
-    driver.context(0).expect("there is a device")
-}
-
-fn filled(context: &Context, bytes: u64, value: u8) -> DeviceBuffer {
-    let buffer = context.alloc(bytes).expect("there is room");
-    buffer.fill(0, bytes, value).expect("the buffer is written");
-    buffer
-}
 
 /// Equal keys and values of one: every row that sees a key is one, by whichever kernel the heuristic takes: to the bit, or to 1e-3 where
 /// weights are FP16. The log-sum-exp, where asked for, is ln of the keys seen above the score, which is `sqrt(head_dim)`.
@@ -68,7 +57,6 @@ fn values_of_one_stay_one_by_every_kernel() {
             let work = plan.workspace();
             let scratch = filled(&context, work.scratch_bytes.max(16), 0xFF);
             let counters = filled(&context, 4 * u64::from(work.counters.max(1)), 0);
-            let at = |b: &DeviceBuffer| DevicePtr(b.address());
             let pointers = Pointers {
                 q: at(&q),
                 k: at(&k),
@@ -153,11 +141,7 @@ fn each_query_finds_its_own_key() {
         let ready = plan.load().expect("the kernel loads");
         let (rows, width) = ((batch * heads_q * seqlen_q) as usize, head_dim as usize);
         let key_of = |row: usize| (7 * (row / seqlen_q as usize) + 3 * (row % seqlen_q as usize)) % width;
-        let buffer = |bytes: &[u8]| {
-            let made = context.alloc(bytes.len() as u64).expect("there is room");
-            made.write(0, bytes).expect("the buffer is written");
-            made
-        };
+        let buffer = |bytes: &[u8]| written(&context, bytes);
         let one_hot = |hot: usize| (0..width).map(move |d| if d == hot { LARGE } else { 0 });
         let q = buffer(&(0..rows).flat_map(|row| one_hot(key_of(row))).collect::<Vec<_>>());
         let tokens = (batch * heads_kv) as usize * seqlen_k as usize;
@@ -170,7 +154,6 @@ fn each_query_finds_its_own_key() {
         let scratch = filled(&context, work.scratch_bytes.max(16), 0xFF);
         let counters = filled(&context, 4 * u64::from(work.counters.max(1)), 0);
         let lse = filled(&context, 4 * rows as u64, 0xFF);
-        let at = |b: &DeviceBuffer| DevicePtr(b.address());
         for (wanted, choice) in [(None, plan.choice()), (Some(at(&lse)), plan.choice_with_lse())] {
             let pointers = Pointers {
                 q: at(&q),
@@ -226,7 +209,6 @@ fn packed_values_have_their_mean_added() {
             let work = plan.workspace();
             let scratch = filled(&context, work.scratch_bytes.max(16), 0xFF);
             let counters = filled(&context, 4 * u64::from(work.counters.max(1)), 0);
-            let at = |b: &DeviceBuffer| DevicePtr(b.address());
             let pointers = Pointers {
                 q: at(&q),
                 k: at(&k),
@@ -265,9 +247,7 @@ fn what_is_packed_is_attended_to() {
         let wide = |heads: u32, tokens: u32, of: &dyn Fn(usize, usize) -> f32| {
             let rows = (batch * heads * tokens) as usize;
             let bytes: Vec<u8> = (0..rows * width).flat_map(|i| bf16(of(i / width, i % width))).collect();
-            let made = context.alloc(bytes.len() as u64).expect("there is room");
-            made.write(0, &bytes).expect("the buffer is written");
-            made
+            written(&context, &bytes)
         };
         let channel = |d: usize| 0.5 + (d % 32) as f32 / 16.0;
         let wave = |row: usize, d: usize| ((row * 37 + d * 11) as f32).sin();
@@ -280,7 +260,6 @@ fn what_is_packed_is_attended_to() {
         let (k8, k_scale) = (room(heads * u64::from(seqlen_k) * width_of), room(4 * heads * tiles));
         let (v_t, v_scale) = (room(heads * width_of * 128 * tiles), room(4 * heads * tiles));
         let (k_mean, v_mean) = (room(4 * heads * width_of), room(4 * heads * width_of));
-        let at = |b: &DeviceBuffer| DevicePtr(b.address());
         let stream = RawStream(std::ptr::null_mut());
         let queries = Quantisation::dense(batch, heads_q, seqlen_q, head_dim, Wide::Bf16, Scales::Head);
         let plan = QuantisePlan::new(&[queries], &device).expect("the queries are right").load().expect("it loads");

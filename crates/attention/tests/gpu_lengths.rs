@@ -1,29 +1,19 @@
 //! Sequences whose lengths only the device knows, on a real device: `cargo xtask attention-kernels`, then `cargo xtask gpu-tests`.
 
+mod device;
+
+use device::{at, filled, kept_context, written};
 use std::collections::BTreeSet;
-use warpsmith_attention::{Device, DevicePtr, Lengths, Mask, Output, Plan, Pointers, Problem, RawStream};
-use warpsmith_cuda::{Context, DeviceBuffer, Driver};
+use warpsmith_attention::{Device, Lengths, Mask, Output, Plan, Pointers, Problem, RawStream};
+use warpsmith_cuda::{Context, DeviceBuffer};
 
 /// e4m3 of 1, of 64, and of 448, which is behind what sequences use.
 const ONE: u8 = 0x38;
 const LARGE: u8 = 0x68;
 const BEHIND: u8 = 0x7E;
 
-/// The device's context, held until the process ends: kernels stay loaded in it, for the next test too.
-fn kept_context() -> Context {
-    let driver = Driver::load().expect("there is a driver");
-    std::mem::forget(driver.context(0).expect("there is a device"));
-    driver.context(0).expect("there is a device")
-}
-
-fn buffer(context: &Context, bytes: &[u8]) -> DeviceBuffer {
-    let made = context.alloc(bytes.len().max(16) as u64).expect("there is room");
-    made.write(0, bytes).expect("the buffer is written");
-    made
-}
-
 fn words(context: &Context, words: &[i32]) -> DeviceBuffer {
-    buffer(context, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())
+    written(context, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())
 }
 
 /// Queries and keys of each sequence.
@@ -149,17 +139,16 @@ impl Case {
             Some((b, h, i)) => (0..width).map(|d| if d == self.hot(*b, *h, *i) { LARGE } else { 0 }).collect(),
             None => vec![BEHIND; width],
         };
-        let q = buffer(context, &rows.iter().flat_map(one_hot).collect::<Vec<_>>());
-        let (k, v) = (buffer(context, &k), buffer(context, &v));
-        let scales = buffer(context, &1.0f32.to_le_bytes().repeat(used.len() * heads_q));
+        let q = written(context, &rows.iter().flat_map(one_hot).collect::<Vec<_>>());
+        let (k, v) = (written(context, &k), written(context, &v));
+        let scales = written(context, &1.0f32.to_le_bytes().repeat(used.len() * heads_q));
         let (used, table) = (words(context, &used), words(context, &table));
         let (cu_q, cu_k) = (words(context, &cu_q), words(context, &cu_k));
         let (out, lse) =
-            (buffer(context, &vec![0xFF; 2 * rows.len() * width]), buffer(context, &vec![0xFF; 4 * rows.len()]));
+            (filled(context, (2 * rows.len() * width) as u64, 0xFF), filled(context, (4 * rows.len()) as u64, 0xFF));
         let work = plan.workspace();
-        let scratch = buffer(context, &vec![0xFF; work.scratch_bytes as usize]);
-        let counters = buffer(context, &vec![0; 4 * work.counters as usize]);
-        let at = |b: &DeviceBuffer| DevicePtr(b.address());
+        let scratch = filled(context, work.scratch_bytes, 0xFF);
+        let counters = filled(context, 4 * u64::from(work.counters), 0);
         let mut names = Vec::new();
         for (wanted, choice) in [(None, plan.choice()), (Some(at(&lse)), plan.choice_with_lse())] {
             let name = choice.instance.name();
