@@ -77,12 +77,12 @@ typedef struct {
     uint32_t batch;
     uint32_t heads;
     uint32_t tokens;
-    uint32_t head_dim;            /* a multiple of 8, at most 256; 64, 128 or 256 for what follows scales */
+    uint32_t head_dim;            /* a multiple of 8, at most 256; 64, 128 or 256 with centred, transposed, even, or without codes */
     uint32_t from;                /* 0 bf16, 1 f16, 2 f32 */
     uint32_t scales;              /* 0: one; 1: (batch, heads); 2: (batch, heads, blocks of 128 tokens); contiguous */
     int64_t strides[3];           /* of x over (batch, head, token), in elements: whole 16 bytes */
-    int64_t code_strides[3];      /* of codes, multiples of 16 for attention */
-    uint32_t codes;               /* 0: no codes of x's layout are wanted, but transposed ones */
+    int64_t code_strides[3];      /* of codes, multiples of 8, of 16 for attention */
+    uint32_t codes;               /* 0, with scales 2 and transposed: no codes of x's layout are wanted */
     uint32_t centred;             /* 1, with scales 2: each channel's mean over up to 64 tokens is taken out, where these show one, and written. With keys of which one was taken out outputs are the same, and log-sum-exps less by softmax_scale q mean */
     uint32_t transposed;          /* 1, with scales 2: codes (batch, heads, head_dim, tokens in whole tiles of 128) as packed_values takes v are written */
     uint32_t even;                /* with scales 2: 0, or a block's scale is its head's, with so many sixteenths of room, where its values fit */

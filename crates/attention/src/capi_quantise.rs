@@ -16,7 +16,7 @@ pub struct CQuantisation {
     batch: u32,
     heads: u32,
     tokens: u32,
-    /// a multiple of 8, at most 256; 64, 128 or 256 for what follows scales
+    /// a multiple of 8, at most 256; 64, 128 or 256 with centred, transposed, even, or without codes
     head_dim: u32,
     /// 0 bf16, 1 f16, 2 f32
     from: u32,
@@ -24,9 +24,9 @@ pub struct CQuantisation {
     scales: u32,
     /// of x over (batch, head, token), in elements: whole 16 bytes
     strides: [i64; 3],
-    /// of codes, multiples of 16 for attention
+    /// of codes, multiples of 8, of 16 for attention
     code_strides: [i64; 3],
-    /// 0: no codes of x's layout are wanted, but transposed ones
+    /// 0, with scales 2 and transposed: no codes of x's layout are wanted
     codes: u32,
     /// 1, with scales 2: each channel's mean over up to 64 tokens is taken out, where these show one, and written. With keys of which one was taken out outputs are the same, and log-sum-exps less by softmax_scale q mean
     centred: u32,

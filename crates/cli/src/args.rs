@@ -6,8 +6,10 @@ use std::path::PathBuf;
 /// Proves CUDA kernels right without a GPU: compiles them and executes their real PTX on the CPU.
 #[derive(Debug, Parser)]
 #[command(name = "warpsmith", version, disable_help_subcommand = true)]
-#[command(after_help = "Without a command: gates 1 and 2 on the built-in ladder of FP8 attention kernels.\n\
-    Exit codes: 0 all that was judged passed; 1 some verdict is not `passed`; 2 wrong usage or a malformed file; 3 the tool or its environment failed.")]
+#[command(
+    after_help = "Without a command: gates 1 and 2, and gate 3 where there is a GPU, on the built-in ladder of FP8 attention kernels.\n\
+    Exit codes: 0 all that was judged passed; 1 some verdict is not `passed`; 2 wrong usage or a malformed file; 3 the tool or its environment failed."
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -18,7 +20,7 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// The run's folder; ./runs/STAMP-NAME if not given. A folder that is not empty is refused
+    /// Where the result goes. Of a run: its folder, ./runs/STAMP-NAME if not given, and one that is not empty is refused; `report`: a folder; `evidence`: the archive. Other commands leave nothing there
     #[arg(long, global = true, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print the record as one JSON document, and nothing else, on standard output
@@ -127,7 +129,7 @@ pub enum NewCommand {
     /// NAME.cu in the current folder: a small, right FP8 attention kernel to change
     Kernel {
         name: String,
-        /// fp8_sdpa, or fp8_attention for every layout, mask, scale and format that it has
+        /// fp8_sdpa, or fp8_attention: any mask, scale and output, and its layouts but packed and wide
         #[arg(long, default_value = "fp8_sdpa", conflicts_with = "from")]
         task: String,
         /// Propose front matter for a CUDA file that has none
@@ -223,7 +225,7 @@ pub struct CheckArgs {
     /// Seeds of the inputs, separated by commas
     #[arg(long, value_delimiter = ',')]
     pub seeds: Vec<u64>,
-    /// Input formats: e4m3, e5m2, u8
+    /// Input formats of the task, as `warpsmith list` shows them: e4m3, e5m2, u8 for fp8_sdpa
     #[arg(long, value_delimiter = ',')]
     pub format: Vec<String>,
     /// Layouts of the scales: tensor, head, block

@@ -65,17 +65,19 @@ impl Row {
 pub fn page(root: &Path, results: &Path) -> Result<(), String> {
     let text = fs::read_to_string(results).map_err(|e| format!("{}: {e}", results.display()))?;
     let results: Results = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", results.display()))?;
-    for m in read_table(root)? {
+    let all = read_table(root)?;
+    for m in &all {
         if !results.cases.iter().any(|r| r.name == m.name) {
             eprintln!("note: {} is not among the results", m.name);
         }
     }
-    fs::write(root.join(PAGE), written(&results)).map_err(|e| format!("{PAGE}: {e}"))?;
+    fs::write(root.join(PAGE), written(&results, all.len())).map_err(|e| format!("{PAGE}: {e}"))?;
     println!("{PAGE}: {} cases", results.cases.len());
     Ok(())
 }
 
-fn written(results: &Results) -> String {
+/// `all`: how many mutants there are now.
+fn written(results: &Results, all: usize) -> String {
     let (clean, mutants): (Vec<&Row>, Vec<&Row>) = results.cases.iter().partition(|r| r.expect.is_empty());
     let mut page = format!(
         "# What finds the mutants\n\n\
@@ -95,7 +97,8 @@ fn written(results: &Results) -> String {
     let missed = |f: &dyn Fn(&Row) -> bool| mutants.iter().filter(|r| f(r)).count();
     let _ = writeln!(
         page,
-        "\nOf {} mutants, values miss {}, the four tools together miss {}, and both together {}.\n",
+        "\nOf {} mutants (of {all} that there are now; the others came later, and the PTX machine alone has judged them), \
+         values miss {}, the four tools together miss {}, and both together {}.\n",
         mutants.len(),
         missed(&|r| r.values.word != Word::Found),
         missed(&|r| !r.tools_find()),
@@ -181,13 +184,13 @@ mod tests {
 
     #[test]
     fn a_tool_that_failed_or_did_not_run_is_not_silent() {
-        let page = written(&serde_json::from_str(RESULTS).expect("the script's form"));
+        let page = written(&serde_json::from_str(RESULTS).expect("the script's form"), 3);
         for line in [
             "| shared_race | 2 | 2 | 1 | 0 | 1 (1 failed) | 0 | 0 (1 failed) | 1 |",
             "| clean-1-a | silent | - | - | - | - | - |",
             "| no-barrier | shared_race | - | - | Race reported / here | - | - |",
             "| no-wait | shared_race or deadlock | incorrect_output | - | failed: ended by its limit | - | not run |",
-            "Of 2 mutants, values miss 1, the four tools together miss 1, and both together 0.",
+            "Of 2 mutants (of 3 that there are now; the others came later, and the PTX machine alone has judged them), values miss 1, the four tools together miss 1, and both together 0.",
         ] {
             assert!(page.contains(line), "{line} is not in\n{page}");
         }
