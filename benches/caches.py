@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random prompts over caches (`decode_fp8` of many queries) of which sequences use parts that only the device knows: as chosen, over rows of V, over V^T that is made before, and FA3 FP8. Or --few: calls of at most 16 packed rows.
 
-    caches.py [--few] [--seconds 60] [--seed 1] [--times 1,8] [--pages] [--out FILE]
+    caches.py [--few] [--groups 1,2,4,4,8,8] [--dims 64,128,256] [--seconds 60] [--seed 1] [--times 1,8] [--pages] [--out FILE]
 
 Lengths are drawn evenly, log-normally, one long beside short ones, or alike. Each call comes with caches as large as its longest sequence, and so many times as large (--times). --pages: by pages of 64 keys in a random order. Microseconds a call by
 CUDA-graph replay in random order, medians of 3; with --few a graph's calls take up to six caches in turn, where one is less than the L2 holds. `off` is the norm of the difference to the first output (over rows of V, or as chosen, of the smallest
@@ -18,11 +18,12 @@ import time
 from pathlib import Path
 
 from few_rows import graph, time_all
+from tokens import rows_of
 
 
-def draw(rng, times):
+def draw(rng, times, groups, dims):
     """(query heads, key heads, head dimension, queries, lengths, causal, how lengths were drawn), or None where that is too small or too large."""
-    D, group, Hkv = rng.choice([64, 128, 256]), rng.choice([1, 2, 4, 4, 8, 8]), rng.choice([1, 2, 4, 8, 8, 16])
+    D, group, Hkv = rng.choice(dims), rng.choice(groups), rng.choice([1, 2, 4, 8, 8, 16])
     B, most, how = int(2 ** rng.uniform(0, 5.5)), 64 * int(2 ** rng.uniform(2, 8)), rng.choice(["evenly", "log", "one long", "alike"])
     of = {"evenly": lambda: rng.randint(1, most), "log": lambda: int(most * 2 ** -rng.uniform(0, 5)), "one long": lambda: int(most * rng.uniform(0.03, 0.08)), "alike": lambda: most}[how]
     keys = [max(1, of()) for _ in range(B)]
@@ -34,9 +35,9 @@ def draw(rng, times):
     return Hkv * group, Hkv, D, queries, keys, causal, how
 
 
-def draw_few(rng, times):
+def draw_few(rng, times, groups, dims):
     """The same of at most 16 packed rows, mostly one token."""
-    D, group, Hkv, queries = rng.choice([64, 128, 128, 256]), rng.choice([1, 2, 4, 4, 8, 8]), rng.choice([1, 2, 4, 8, 8, 16]), rng.choice([1, 1, 1, 1, 2, 4])
+    D, group, Hkv, queries = rng.choice(dims), rng.choice(groups), rng.choice([1, 2, 4, 8, 8, 16]), rng.choice([1, 1, 1, 1, 2, 4])
     B, most, how = int(2 ** rng.uniform(0, 7)), 64 * int(2 ** rng.uniform(1, 8)), rng.choice(["evenly", "log", "one long", "alike"])
     of = {"evenly": lambda: rng.randint(1, most), "log": lambda: int(most * 2 ** -rng.uniform(0, 4)), "one long": lambda: int(most * rng.uniform(0.03, 0.15)), "alike": lambda: most}[how]
     keys = [max(queries, of()) for _ in range(B)]
@@ -76,17 +77,22 @@ def measure(w, torch, fa3, call_of, times, pages):
     pool = lambda x: x.view(-1, 64, Hkv, D)
     right, off, graphs, chosen = None, {}, {}, {}
     for n in times:
-        for name, made in (("chosen", None),) if few else (("rows of V", False), ("V^T", True), ("chosen", None)):
+        within = {} if few else {"rows of V": over(w, False), "V^T": over(w, True)}
+        if not few and not w._heuristic.few_boxes(Hq // Hkv):
+            within |= {"whole groups": rows_of(w, False), "heads apart": rows_of(w, True, 0)}
+            if D == 256:
+                within["heads apart over V^T"] = rows_of(w, True, 2)
+        for name, way in (within | {"chosen": over(w, None)}).items():
             ours = [lambda k=k, v=v: w.decode_fp8(q, *((pool(k), pool(v)) if pages else (k[:, :n * most], v[:, :n * most])), *scales, used, page_table=tables[n], causal=causal) for k, v in sets]
-            with over(w, made):
+            with way:
                 out = ours[0]().float()
                 c = w._ragged._local.last.choice
-                if made and not c.transposes:
+                if name == "V^T" and not c.transposes:
                     continue
                 right = out if right is None else right
                 off[f"{name} {n}"] = round(float((out - right).norm() / right.norm()), 4)
                 graphs[f"{name} {n}"] = graph(torch, ours, max(4, len(sets)))
-                chosen[f"{name} {n}"] = c.name, c.tiles_per_worker
+                chosen[f"{name} {n}"] = c.name, c.tiles_per_worker, c.splits
     if fa3:
         of_heads, rows = torch.full((B, Hkv), 0.015, device=dev), q.view(torch.uint8).transpose(1, 2).contiguous().view(E4)
         graphs["fa3"] = graph(torch, [lambda k=k, v=v: fa3.flash_attn_with_kvcache(rows, k, v, cache_seqlens=used, causal=causal, q_descale=of_heads, k_descale=of_heads, v_descale=of_heads, num_splits=0) for k, v in sets], max(4, len(sets)))
@@ -99,6 +105,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--times", default="1,8", type=lambda x: [int(n) for n in x.split(",")])
     parser.add_argument("--pages", action="store_true")
+    parser.add_argument("--groups", default="1,2,4,4,8,8", type=lambda x: [int(n) for n in x.split(",")])
+    parser.add_argument("--dims", default="64,128,256", type=lambda x: [int(n) for n in x.split(",")])
     parser.add_argument("--few", action="store_true")
     parser.add_argument("--out")
     args = parser.parse_args()
@@ -111,7 +119,7 @@ def main():
     fa3 = None if args.pages else fa3
     rng, rows, began = random.Random(args.seed), [], time.time()
     while time.time() - began < args.seconds:
-        call = (draw_few if args.few else draw)(rng, args.times)
+        call = (draw_few if args.few else draw)(rng, args.times, args.groups, args.dims)
         if call:
             rows.append(measure(w, torch, fa3, call, args.times, args.pages))
     if args.out:

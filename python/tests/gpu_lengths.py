@@ -10,17 +10,24 @@ from warpsmith import attention as w
 
 
 @contextlib.contextmanager
-def over_v_t(consumers):
-    """Within it calls run over V^T that is made before, by so many consumers, wherever they may; as chosen if None."""
-    h, ragged, real = w._heuristic, w._ragged, w._heuristic.made_ns
+def forced(consumers, apart):
+    """Within it calls run over V^T that is made before, by so many consumers, wherever they may, and few.cuh's row tiles are of one query head each; as chosen if None and False."""
+    if not consumers and not apart:
+        yield
+        return
+    h, t, ragged = w._heuristic, w._tokens, w._ragged
+    real, ragged._local.plans = (h.made_ns, h.heads_apart, h.caches_of, t.of_rows, t.APART_FROM), {}
     if consumers:
-        h.made_ns, ragged._local.plans = lambda s, wgs, *_: -1 if wgs == consumers else real(s, wgs, *_), {}
+        h.made_ns = lambda s, wgs, *_: -1 if wgs == consumers else real[0](s, wgs, *_)
+    if apart:
+        first = lambda f: lambda s, *a: (f(s, *a)[0] if s.shared == 1 else -2, f(s, *a)[1])
+        h.heads_apart = lambda s: h.replace(s, Hkv=s.Hq, shared=s.group) if s.group > 1 else None
+        h.caches_of, t.of_rows, t.APART_FROM = first(h.caches_of), first(t.of_rows), 0
     try:
-        with w._chosen.by_python() if consumers else contextlib.nullcontext():
+        with w._chosen.by_python():
             yield
     finally:
-        if consumers:
-            h.made_ns, ragged._local.plans = real, {}
+        (h.made_ns, h.heads_apart, h.caches_of, t.of_rows, t.APART_FROM), ragged._local.plans = real, {}
 
 
 def varlen_case(r, g):
@@ -51,9 +58,9 @@ def varlen_case(r, g):
     q8 = torch.cat([nothing(before, Hkv * group), q8.view(torch.uint8), nothing(behind, Hkv * group)]).view(E4)
     k8, v8 = (torch.cat([nothing(beside_k, Hkv), x.view(torch.uint8), nothing(beside_k, Hkv)]).view(E4) for x in (k8, v8))
     qs, ks, vs = (scales(p, n, m, h) for p, n, m, h in zip(parts, (nq, nk, nk), (mq, mk, mk), (Hkv * group, Hkv, Hkv)))
-    mode = r.choice(("default", "fast"))
+    mode, apart = r.choice(("default", "fast")), r.random() < 0.3
     call = lambda: w.sdpa_fp8_varlen(q8, k8, v8, qs, ks, vs, cu(nq, before), cu(nk, beside_k), mq, mk, causal=causal, out_dtype=dtype, out_scale=out_scale, return_lse=with_lse, mode=mode)
-    with over_v_t(made):
+    with forced(made, apart):
         out, lse = call() if with_lse else (call(), None)
         why = None if torch.equal(as_bytes(out), as_bytes((call() if with_lse else (call(),))[0])) else "the second call differs"
     for rows in (slice(0, before), slice(before + sum(nq), None)):
@@ -69,7 +76,7 @@ def varlen_case(r, g):
             elif (o.float() != 0).any() or l is not None and not torch.isinf(l).all():
                 why = why or "a sequence without keys is not 0"
         at += nq[i]
-    return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind, beside_k, made, mode)
+    return why, (nq, nk, Hkv, group, D, causal, dtype, kind, with_lse, before, behind, beside_k, made, apart, mode)
 
 
 def judge_each(out, lse, used, q, k, v, causal, out_scale=None):
@@ -119,15 +126,15 @@ def decode_case(r, g):
     else:
         spoil_behind(caches, used)
     kc, vc = caches
-    lens, mode, made = torch.tensor(used, dtype=torch.int32, device=dev), r.choice(("default", "fast")), r.choice((None, None, 2, 3))
+    lens, mode, made, apart = torch.tensor(used, dtype=torch.int32, device=dev), r.choice(("default", "fast")), r.choice((None, None, 2, 3)), r.random() < 0.3
     dtype = r.choice((torch.bfloat16, torch.float16, E4))
     out_scale = 0.02 if dtype == E4 else None
     call = lambda: w.decode_fp8(q8, kc.view(E4), vc.view(E4), qs, ks, vs, lens, page_table=table, causal=causal, out_dtype=dtype, out_scale=out_scale, return_lse=with_lse, mode=mode)
-    with over_v_t(made):
+    with forced(made, apart):
         out, lse = call() if with_lse else (call(), None)
         again = call() if with_lse else (call(), None)   # by the plan that the first one left
     why = None if torch.equal(as_bytes(out), as_bytes(again[0])) and (lse is None or torch.equal(lse, again[1])) else "the second call differs"
-    return why or judge_each(out, lse, used, q, k, v, causal, out_scale), (used, Sq, Sk, Hkv, group, D, page, causal, dtype, kind, with_lse, made, mode)
+    return why or judge_each(out, lse, used, q, k, v, causal, out_scale), (used, Sq, Sk, Hkv, group, D, page, causal, dtype, kind, with_lse, made, apart, mode)
 
 
 def repeated_lengths(D):

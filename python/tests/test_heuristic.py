@@ -385,7 +385,7 @@ class Choice(unittest.TestCase):
                 self.assertFalse(choose(*shape, **more).transposes, (shape, more))
         self.assertFalse(choose(4, 16, 2, 2048, 1 << 20, 256).transposes)   # 2 GB
         self.assertFalse(choose(1, 32, 8, 64, 32768, 256).transposes)   # whose V few row tiles read
-        self.assertFalse(choose(4, 10, 2, 2048, 32768, 256).transposes)   # five heads to a key head
+        self.assertEqual(choose(4, 10, 2, 2048, 32768, 256).splits, 5)   # five heads to a key head: each its own row tiles
 
     def test_stretches(self):
         """CTAs are as many for each head, and all of a launch's shared memory, parts and counters are there."""

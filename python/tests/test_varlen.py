@@ -1,10 +1,12 @@
 """The choice of a kernel for sequences that lie one behind another. Needs neither torch nor a GPU."""
+import itertools
 import json
 import math
 import pathlib
 import random
 import unittest
 import unittest.mock
+from dataclasses import replace
 
 from test_heuristic import FEW, decided, h, lengths_of, varlen
 
@@ -61,9 +63,11 @@ class Varlen(unittest.TestCase):
             wgs, ways = dict(c.defines)["WS_WGS"], c.tiles_per_worker
             shared += ways > 1
             left_to_it += c.row_tiles > 0
+            made = h.token_tiles(h.Shape(B, 1, 1, 1, 1, D, False), 40000 * B) * 32 * Hkv * D if c.transposes else 0
+            if c.splits > 1:   # heads apart
+                Hkv, group = Hkv * group, 1
             parts = c.row_tiles or (B * h.ceil_div(group * max(lengths), 64 * wgs) * Hkv * ways if ways > 1 else 0)
             self.assertTrue(c.row_tiles <= h.MOST_SHARES * h.SMS and (c.tiles_per_unit > 0) == (c.row_tiles > 0) and (not c.row_tiles or ways <= 32))
-            made = h.token_tiles(h.Shape(B, 1, 1, 1, 1, D, False), 40000 * B) * 32 * Hkv * D if c.transposes else 0
             self.assertEqual((c.partial_floats, c.units), (made + parts * 128 * wgs * (D // 4 + 4), 1 + parts * 4 * wgs))
             self.assertLessEqual(c.partial_floats - made, h.MOST_PARTS)
             self.assertEqual(c.grid[0], min(h.SMS, ways * Hkv * min(B * h.ceil_div(group * max(lengths), 64 * wgs), h.ceil_div(group * tokens, 64 * wgs) + B)))
@@ -136,6 +140,26 @@ class Varlen(unittest.TestCase):
         many = h.Shape(40_000, 32, 8, 1, 100, 128, False)   # whose tiles, if each sequence was all keys, no i32 counts
         self.assertEqual([varlen.choose_varlen(many, 40_000, n).file for n in (500_000, 4_000_000)], ["decode", "forward"])
 
+    def test_heads_apart(self):
+        """Row tiles of one query head each: in groups of which 64 rows are no whole ones alone, where queries are many, not where most sequences have one; grids, scratch and V^T are of as many heads."""
+        self.assertIsNone(h.heads_apart(h.Shape(2, 32, 8, 3000, 3000, 256, True)))
+        for D, group in itertools.product((64, 128, 256), (3, 5, 6, 7, 12)):
+            s = h.Shape(4, 2 * group, 2, 3000, 3000, D, True)
+            apart = h.heads_apart(s)
+            self.assertEqual((apart.Hkv, apart.group, apart.kv_heads, apart.Hq), (s.Hq, 1, 2, s.Hq))
+            self.assertEqual(h.made_bytes(apart, 12000), h.made_bytes(s, 12000))
+            prompts, tokens = varlen.choose_varlen(s, 12000, 12000), varlen.choose_varlen(replace(s, B=60), 3059, 60 * 2000)
+            self.assertEqual(tokens.splits, 1, tokens)
+            if D == 256:
+                self.assertEqual((prompts.splits, dict(prompts.defines)["WS_D"]), (group, 256))
+                self.assertEqual(h.choose_lengths(s).splits, group)
+            self.assertLessEqual(prompts.grid[0], h.SMS)
+            few = h.choose_lengths(replace(s, Sq=2))   # a few rows: decode.cu's or few.cuh's, of whole groups
+            self.assertEqual(few.splits, 1, few)
+        for group in (1, 2, 4, 8, 64):
+            self.assertEqual(varlen.choose_varlen(h.Shape(4, group, 1, 3000, 3000, 256, True), 12000, 12000).splits, 1)
+        self.assertIsNone(h.heads_apart(h.Shape(60000, 21, 7, 6000, 6000, 64, True)))   # row tiles beyond 32 bits
+
     def test_sequences_one_behind_another_over_v_t(self):
         """By the journal of random calls: V^T is made before where that is the fastest, or nearly; never where it may not be."""
         path = pathlib.Path(__file__).resolve().parents[2] / "benches" / "results" / "2026-11-28-h200-attention-tokens.json"
@@ -167,7 +191,7 @@ class Varlen(unittest.TestCase):
                 self.assertFalse(choose(D, **more).transposes, more)
         self.assertFalse(choose(64).transposes)
         self.assertTrue(varlen.choose_varlen(h.Shape(1, 8, 2, 8000, 8000, 256, True), 8000, 8000).transposes)
-        self.assertFalse(choose(256, Hq=20).transposes)   # five heads to a key head: factors do not recur every 64 rows
+        self.assertEqual((choose(256, Hq=20).transposes, choose(256, Hq=20).splits), (True, 5))   # five heads to a key head: factors recur every 64 rows of one
         self.assertTrue(choose(128, Hq=20).transposes)
         huge = h.Shape(**{**long, "Hkv": 16}, D=256)
         self.assertFalse(h.may_make(huge, h.made_bytes(huge, 1 << 20)))   # 4 GB

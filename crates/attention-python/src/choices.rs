@@ -32,6 +32,7 @@ impl Numbers {
             lse: lse != 0,
             wide: wide != 0,
             fast: fast != 0,
+            shared: 1,
         })
     }
 

@@ -45,6 +45,8 @@ pub struct Shape {
     pub wide: bool,
     /// Weights may be linear between powers of two.
     pub fast: bool,
+    /// How many of `heads_kv` have one head of K and V: 1, but for few.cuh's row tiles of one query head each (`few::heads_apart`).
+    pub shared: u32,
 }
 
 /// Without the log-sum-exp: launches say whether they want it, problems do not.
@@ -63,6 +65,7 @@ impl From<&Problem> for Shape {
             lse: false,
             wide: p.wide_queries,
             fast: p.fast,
+            shared: 1,
         }
     }
 }
@@ -83,12 +86,18 @@ impl Shape {
             lse: false,
             wide: false,
             fast: false,
+            shared: 1,
         }
     }
 
     /// Query rows of a key head.
     fn rows(&self) -> u32 {
         self.group * self.seqlen_q
+    }
+
+    /// Those of K and V.
+    fn kv_heads(&self) -> u32 {
+        self.heads_kv / self.shared
     }
 
     fn causal(&self) -> u32 {
@@ -117,11 +126,16 @@ pub struct Choice {
     pub boxes: Option<(u32, u32)>,
     /// The kernel takes V^T, which [`transposition`]'s launch makes before, in the first of its scratch.
     pub transposes: bool,
-    /// CTAs of a row tile's keys: ragged.cu's.
+    /// ragged.cu: shares of keys. few.cuh: query heads that have one head of K and V, where row tiles are of one query head each.
     pub splits: u32,
 }
 
 impl Choice {
+    /// Query heads of a row tile.
+    pub(crate) fn group(&self, problem: &Problem) -> u32 {
+        if self.instance.define("WS_FEW") == 1 && self.splits > 1 { 1 } else { problem.group() }
+    }
+
     fn new(
         file: &'static str,
         defines: Vec<(&'static str, u32)>,

@@ -69,6 +69,7 @@ fn dense_instances() -> Vec<Instance> {
                                 lse: false,
                                 wide: false,
                                 fast: false,
+                                shared: 1,
                             };
                             let all = |shape: &Shape| heuristic::candidates(shape, heuristic::SMS);
                             for fast in [false, true] {

@@ -74,7 +74,7 @@ impl Maps {
             Lengths::Varlen { tokens_q, tokens_k } => ([tokens_q.into(), 1], [tokens_k.into(), heads, 1], rows_k),
         };
         let [queries, sequences]: [u64; 2] = of_q;
-        let group = p.group();
+        let group = choice.group(p);
         let q = if p.wide_queries {
             None
         } else if few && heuristic::few_boxes(group) {

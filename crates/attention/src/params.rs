@@ -36,6 +36,7 @@ impl Params {
             _ => 1.0,
         };
         let size = |n: u32| n as i32;
+        let group = choice.group(problem);
         Params {
             addresses: [0; 10],
             strides: problem.strides.map(|s| [s.batch, s.head, s.token]),
@@ -43,10 +44,10 @@ impl Params {
             sizes: [
                 size(problem.batch),
                 size(problem.heads_q),
-                size(problem.heads_kv),
+                size(problem.heads_q / group),
                 size(problem.seqlen_q),
                 size(problem.seqlen_k),
-                size(problem.group()),
+                size(group),
             ],
             out_kind: problem.output.kind(),
             out_inverse_scale: inverse as f32,

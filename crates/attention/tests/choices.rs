@@ -41,8 +41,21 @@ fn rows_of_the_table() {
         };
         let (plain, packed, lse, wide, fast) = (plain == 1, packed == 1, lse == 1, wide == 1, fast == 1);
         let mask = mask(causal);
-        let shape_of =
-            Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse, wide, fast };
+        let shape_of = Shape {
+            batch,
+            heads_kv,
+            group,
+            seqlen_q,
+            seqlen_k,
+            head_dim,
+            mask,
+            plain,
+            packed,
+            lse,
+            wide,
+            fast,
+            shared: 1,
+        };
         let got = said(&choose(&shape_of, sms));
         assert_eq!(got, want, "{shape}");
         seen += 1;
@@ -63,7 +76,21 @@ fn rows_of_the_table_of_lengths() {
         };
         let (mask, plain, lse, fast) = (mask(causal), plain == 1, lse == 1, fast == 1);
         let (packed, wide) = (false, false);
-        let s = Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse, wide, fast };
+        let s = Shape {
+            batch,
+            heads_kv,
+            group,
+            seqlen_q,
+            seqlen_k,
+            head_dim,
+            mask,
+            plain,
+            packed,
+            lse,
+            wide,
+            fast,
+            shared: 1,
+        };
         let c = match places.split(' ').collect::<Vec<_>>()[..] {
             ["caches", page] => choose_lengths(&s, sms, Some(page.parse().unwrap()).filter(|page| *page > 0)),
             ["tokens", q, k] => choose_varlen(&s, (q.parse().unwrap(), k.parse().unwrap()), sms),
@@ -123,6 +150,7 @@ fn the_list_of_instances_holds_what_any_shape_gets() {
             lse: pick(&[0, 1]) == 1,
             wide: false,
             fast: pick(&[0, 1]) == 1,
+            shared: 1,
         };
         let wide = shape.packed && pick(&[0, 1]) == 1;
         let shape = Shape { wide, lse: shape.lse && !wide, ..shape };

@@ -425,7 +425,7 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
     const EXACT_BLOCKS: &str = "gate_any_forward_few_blocks_plain.cu";
     const F16: &str = "gate_any_forward_f16_few_plain.cu";
     const F16_VARLEN: &str = "gate_any_forward_f16_few_varlen_plain.cu";
-    let rows: [(&str, &str, &[&str], usize); 20] = [
+    let rows: [(&str, &str, &[&str], usize); 22] = [
         (
             EXACT,
             "a log-sum-exp of shares of keys, queries that see nothing",
@@ -497,12 +497,24 @@ fn few_rows_over_many_keys_are_right_on_plain_products() {
             &["--shapes", "3x4x2x600x700x128,40x2x1x30x200x128"],
             4,
         ),
+        (
+            CODES_VARLEN,
+            "row tiles of one query head each, one behind another",
+            &["--shapes", "3x6x2x150x300x128", "--config", "heads_apart"],
+            2,
+        ),
+        (
+            "gate_any_forward_few_lengths_plain.cu",
+            "row tiles of one query head each, over caches and pages",
+            &["--shapes", "3x6x2x90x300x64", "--config", "heads_apart"],
+            4,
+        ),
         (F16_VARLEN, "the kernel without exponentials", &["--shapes", "5x6x2x150x300x64", "--sweep"], 6),
         (
             CODES_MADE,
             "over V^T that is made before, long ones and many",
             &["--shapes", "3x4x2x200x300x128,20x4x2x30x200x256", "--sweep"],
-            6,
+            10,
         ),
         (
             CODES_LENGTHS_MADE,

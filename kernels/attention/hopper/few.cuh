@@ -30,6 +30,9 @@ struct FewParams : Params {
 };
 WS_DEV const Ragged& ragged(const Params& p) { return static_cast<const FewParams&>(p).x; }
 
+// Of k and v. Where 64 rows are no whole groups of heads the host may have row tiles of one query head each: then key heads are query heads to all but K and V, and so many of them (x.splits) have one.
+WS_DEV i32 few_kv_head(const Params& p, i32 head) { return ragged(p).splits > 1 ? head / ragged(p).splits : head; }
+
 // A tile of keys from first_key on: a box, or as many as pages make of it. Of pages behind the last key's it takes that one.
 WS_DEV void few_load(const Params& p, const Work& w, u32 smem, const TensorMap* map, u32 bar, i32 first_key, i32 kv_head) {
     const Ragged& x = ragged(p);
@@ -249,6 +252,7 @@ WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
             // The last rows, which may see most, first; heads side by side.
             const i32 from_last = divide(w.unit - w.before * p.Hkv, p.Hkv, w.over_row_tiles, w.kv_head);
             w.head = w.kv_head * p.group;
+            w.kv_head = few_kv_head(p, w.kv_head);
             w.first_row = (row_tiles - 1 - from_last) * ROWS;
             w.first_k = min(max(__ldg(x.cu_k + w.b), 0), x.total_k);
             w.keys = min(max(__ldg(x.cu_k + w.b + 1) - w.first_k, 0), x.total_k - w.first_k);
@@ -300,6 +304,9 @@ WS_DEV bool few_place_of(const Params& p, i32 t, Work& w) {
     i32 from_first;
     w.kv_head = divide(unit, p.row_tiles, w.over_row_tiles, from_first);
     w.head = w.kv_head * p.group;
+#if WS_LENS
+    w.kv_head = few_kv_head(p, w.kv_head);
+#endif
     w.first_row = (p.row_tiles - 1 - from_first) * ROWS;   // the last rows, which may see most, first
     return true;
 }

@@ -113,7 +113,7 @@ constexpr float kUnseen = -65504.0f, kMostOctaves = 3.2e4f;
 
 // The largest of V's scales among a row tile's keys: tiles are widened relative to it, so that one head's outputs add up. By a whole warp.
 WS_DEV float largest_v_scale(const Params& p, const Work& w, u32 lane) {
-    const float* at = p.v_scale + w.b * p.vs_b + w.head / p.group * p.vs_h;
+    const float* at = p.v_scale + w.b * p.vs_b + kv_head_of(p, w) * p.vs_h;
     float top = 0.0f;
     for (i32 t = lane; t < w.tiles; t += 32) top = fmaxf(top, load_f32(at + t * p.vs_t));
 #pragma unroll

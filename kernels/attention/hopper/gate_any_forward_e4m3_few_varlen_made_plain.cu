@@ -8,12 +8,16 @@
 //! defines = ["D", "causal", "out"]
 //! [levers]
 //! GROUPS = [2, 3]
+//! APART = [0, 1]
 //! [[config]]
 //! name = "two"
-//! set = { GROUPS = 2 }
+//! set = { GROUPS = 2, APART = 0 }
 //! [[config]]
 //! name = "three"
-//! set = { GROUPS = 3 }
+//! set = { GROUPS = 3, APART = 0 }
+//! [[config]]
+//! name = "heads_apart"
+//! set = { GROUPS = 2, APART = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 8192
@@ -71,10 +75,10 @@
 //!   { name = "vs_t", type = "i32", offset = 184, value = "k_scale_t" },
 //!   { name = "B", type = "i32", offset = 188, value = "B" },
 //!   { name = "Hq", type = "i32", offset = 192, value = "Hq" },
-//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv" },
+//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv + APART * (Hq - Hkv)" },
 //!   { name = "Sq", type = "i32", offset = 200, value = "Sq" },
 //!   { name = "Sk", type = "i32", offset = 204, value = "Sk" },
-//!   { name = "group", type = "i32", offset = 208, value = "group" },
+//!   { name = "group", type = "i32", offset = 208, value = "Hq / (Hkv + APART * (Hq - Hkv))" },
 //!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
 //!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
@@ -99,7 +103,7 @@
 //!   { name = "total_k", type = "i32", offset = 348, value = "total_k" },
 //!   { name = "page_size", type = "i32", offset = 352, value = "page_size" },
 //!   { name = "page_count", type = "i32", offset = 356, value = "B * ceil_div(Sk, 64) + 1" },
-//!   { name = "splits", type = "i32", offset = 360, value = 1 },
+//!   { name = "splits", type = "i32", offset = 360, value = "1 + APART * (Hq / Hkv - 1)" },
 //! ]
 //! [[launch]]
 //! entry = "transpose_plain"
@@ -130,5 +134,5 @@
 
 extern "C" __global__ void __launch_bounds__((WGS + 1) * 128, 1) forward_e4m3_few_varlen_made(const __grid_constant__ FewParams p) {
     const TensorMap k_map = plain_map(p.k, 0, p.k_h, p.k_s, p.x.total_k, KEYS, kPlainChunks, 0);
-    attention_forward_e4m3(p, plain_queries(p, p.x.total_q, 0), k_map, made_map(p.v, p.x.total_k, p.B, p.Hkv, kColumns | kCounted));
+    attention_forward_e4m3(p, plain_queries(p, p.x.total_q, 0), k_map, made_map(p.v, p.x.total_k, p.B, p.Hkv / p.x.splits, kColumns | kCounted));
 }

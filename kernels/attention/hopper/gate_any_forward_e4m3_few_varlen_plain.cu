@@ -10,27 +10,31 @@
 //! GROUPS = [2, 1]
 //! SPLITS = [6, 1]
 //! DECIDES = [0, 1]
+//! APART = [0, 1]
 //! [[config]]
 //! name = "two_shared"
-//! set = { GROUPS = 2, SPLITS = 6, DECIDES = 0 }
+//! set = { GROUPS = 2, SPLITS = 6, DECIDES = 0, APART = 0 }
 //! [[config]]
 //! name = "two_alone"
-//! set = { GROUPS = 2, SPLITS = 1, DECIDES = 0 }
+//! set = { GROUPS = 2, SPLITS = 1, DECIDES = 0, APART = 0 }
 //! [[config]]
 //! name = "one_shared"
-//! set = { GROUPS = 1, SPLITS = 6, DECIDES = 0 }
+//! set = { GROUPS = 1, SPLITS = 6, DECIDES = 0, APART = 0 }
 //! [[config]]
 //! name = "decides"
-//! set = { GROUPS = 2, SPLITS = 6, DECIDES = 1 }
+//! set = { GROUPS = 2, SPLITS = 6, DECIDES = 1, APART = 0 }
+//! [[config]]
+//! name = "heads_apart"
+//! set = { GROUPS = 2, SPLITS = 6, DECIDES = 0, APART = 1 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 4096
 //! [workspace.partial]
 //! dtype = "f32"
-//! shape = ["Hkv * (ceil_div(Hq / Hkv * ceil_div(3 * B * Sq, 4), 64 * GROUPS) + B) * SPLITS", "(D / 4 + 4) * 128 * GROUPS"]
+//! shape = ["(Hkv + APART * Hq) * (ceil_div(Hq / Hkv * ceil_div(3 * B * Sq, 4), 64 * GROUPS) + B) * SPLITS", "(D / 4 + 4) * 128 * GROUPS"]
 //! [workspace.arrived]
 //! dtype = "i32"
-//! shape = ["1 + Hkv * (ceil_div(Hq / Hkv * ceil_div(3 * B * Sq, 4), 64 * GROUPS) + B) * SPLITS * 4 * GROUPS"]
+//! shape = ["1 + (Hkv + APART * Hq) * (ceil_div(Hq / Hkv * ceil_div(3 * B * Sq, 4), 64 * GROUPS) + B) * SPLITS * 4 * GROUPS"]
 //! init = "zero"
 //! [structs.p]
 //! bytes = 368
@@ -66,10 +70,10 @@
 //!   { name = "vs_t", type = "i32", offset = 184, value = "k_scale_t" },
 //!   { name = "B", type = "i32", offset = 188, value = "B" },
 //!   { name = "Hq", type = "i32", offset = 192, value = "Hq" },
-//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv" },
+//!   { name = "Hkv", type = "i32", offset = 196, value = "Hkv + APART * (Hq - Hkv)" },
 //!   { name = "Sq", type = "i32", offset = 200, value = "Sq" },
 //!   { name = "Sk", type = "i32", offset = 204, value = "Sk" },
-//!   { name = "group", type = "i32", offset = 208, value = "group" },
+//!   { name = "group", type = "i32", offset = 208, value = "Hq / (Hkv + APART * (Hq - Hkv))" },
 //!   { name = "out_kind", type = "i32", offset = 212, value = "out_kind" },
 //!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
@@ -94,7 +98,7 @@
 //!   { name = "total_k", type = "i32", offset = 348, value = "total_k" },
 //!   { name = "page_size", type = "i32", offset = 352, value = "page_size" },
 //!   { name = "page_count", type = "i32", offset = 356, value = "B * ceil_div(Sk, 64) + 1" },
-//!   { name = "splits", type = "i32", offset = 360, value = 1 },
+//!   { name = "splits", type = "i32", offset = 360, value = "1 + APART * (Hq / Hkv - 1)" },
 //! ]
 //! [[launch]]
 //! entry = "forward_e4m3_few_varlen"

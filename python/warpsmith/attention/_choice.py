@@ -8,7 +8,7 @@ SMS = 132
 class Shape:
     """A problem as the heuristic sees it. `plain` says that scales are per head or tensor, `packed` that V comes transposed in whole tiles, `lse` that
     the log-sum-exp is wanted, `wide` that queries are of the output's 16 bits: with packed values only, and without log-sum-exps; `fast` that weights may be
-    linear between powers of two."""
+    linear between powers of two; `shared` how many of Hkv have one head of K and V (few.cuh, `heads_apart`)."""
     B: int
     Hq: int
     Hkv: int
@@ -21,10 +21,16 @@ class Shape:
     lse: bool = False
     wide: bool = False
     fast: bool = False
+    shared: int = 1
 
     @property
     def group(self):
         return self.Hq // self.Hkv
+
+    @property
+    def kv_heads(self):
+        """Heads of K and V."""
+        return self.Hkv // self.shared
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Choice:
     partial_floats: int = 0
     units: int = 0
     boxes: tuple = ()   # rows of q's and of k's and v's boxes, where the kernel takes tensor maps
-    splits: int = 1
+    splits: int = 1   # ragged.cu: shares of keys; few.cuh: query heads that have one head of K and V, where row tiles are of one query head each
     transposes: bool = False   # the kernel takes V^T, which a launch of transpose.cu makes before, in the first of its scratch
 
     @property

@@ -127,14 +127,16 @@ class Kernel:
 
 # CUtensorMap: type UINT8; interleave none; swizzle 64B or 128B; L2 promotion 128B (decoding is 5% slower with 256); out of bounds reads zeros.
 _SWIZZLE = {64: 2, 128: 3}
+_LONGS = {n: c_uint64 * n for n in (3, 4)}   # ctypes takes 2 us to find such a type again
+_INTS = c_uint * 4
+_NONE = _INTS(1, 1, 1, 1)
 
 
 def encode_tensor_map(into, address, dims, strides, box):
-    """Encodes a byte tensor's map: dims and box innermost first, strides in bytes from the second dimension on. The box's width is the swizzle's."""
-    n = len(dims)
-    code = cuda().cuTensorMapEncodeTiled(into, c_int(0), c_uint(n), c_void_p(address), (c_uint64 * n)(*dims), (c_uint64 * (n - 1))(*strides),
-                                         (c_uint * n)(*box), (c_uint * n)(*[1] * n), c_int(0), c_int(_SWIZZLE[box[0]]), c_int(2), c_int(0))
-    check(code, f"cuTensorMapEncodeTiled(dims {dims}, strides {strides}, box {box})")
+    """Encodes a byte tensor's map of four dimensions: dims and box innermost first, strides in bytes from the second dimension on. The box's width is the swizzle's."""
+    code = cuda().cuTensorMapEncodeTiled(into, 0, 4, c_void_p(address), _LONGS[4](*dims), _LONGS[3](*strides), _INTS(*box), _NONE, 0, _SWIZZLE[box[0]], 2, 0)
+    if code:
+        check(code, f"cuTensorMapEncodeTiled(dims {dims}, strides {strides}, box {box})")
 
 
 def _find_nvrtc():

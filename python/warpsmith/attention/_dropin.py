@@ -20,6 +20,7 @@ def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, en
 
     The signature and meaning are torch's: is_causal is aligned top-left, enable_gqa lets query heads share key heads. The result has q's
     dtype. For a mask, dropout or a tensor that requires a gradient, and where the kernels do not fit, it calls torch's own, with one warning.
+    ValueError: head dimensions of q and k that differ, or numbers of keys of k and v, or a dropout_p that is no probability.
     """
     options = attn_mask, dropout_p, is_causal, scale, enable_gqa
     if _known.launcher is not None and not (is_compiling() or _values.looked_at):
@@ -97,10 +98,21 @@ def _told(before, plan, end, at, units=0):
     return attending and ([*before, *attending], end + 4 * plan.choice.partial_floats, max(units, plan.choice.units))
 
 
+def _check(q, k, v, dropout_p):
+    """Refuses what no attention can be of: torch 2.11's own crashes the process for some of it (on CUDA a D of k unlike that of q, a dropout of 2)."""
+    if not 0.0 <= dropout_p <= 1.0:
+        raise ValueError(f"dropout_p must be between 0 and 1, not {dropout_p}")
+    if any(x.is_nested or x.dim() < 2 for x in (q, k, v)):
+        return
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"q {tuple(q.shape)} and k {tuple(k.shape)} must have one head dimension, k and v {tuple(v.shape)} one number of keys")
+
+
 def _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa):
     """Why FP8 attention cannot stand in, or nothing."""
     if not all(isinstance(x, torch.Tensor) for x in (q, k, v)):
         return "arguments that are no tensors"
+    _check(q, k, v, dropout_p)
     if attn_mask is not None:
         return "a mask"
     if dropout_p:

@@ -98,7 +98,7 @@ def transposition(s, c, sms=SMS):
 
 def transposed_bytes(s):
     """Of that V^T."""
-    return s.B * s.Hkv * s.D * 128 * ceil_div(s.Sk, 128)
+    return s.B * s.kv_heads * s.D * 128 * ceil_div(s.Sk, 128)
 
 
 def lengths_transposition(s, made, kind, sms=SMS):
@@ -460,7 +460,7 @@ def uneven_ns(s, wgs, ways, tokens_q, tokens_k, sms=SMS, kernel=None):
     longest = ceil_div(ceil_div(s.Sk, 128 * step), ways) * step * of_keys // 100 + of_rows
     all_shares = (first * first_steps + others * other_steps) * of_keys // 100 + shares * of_rows
     working = (max(longest, all_shares // sms + longest * 9 // 20) if shares > sms else longest) * 4 // 7
-    reading = 2 * tokens_k * s.Hkv * s.D // MEMORY_RATE
+    reading = 2 * tokens_k * s.kv_heads * s.D // MEMORY_RATE
     return 2000 + max(working, reading) + min(working, reading) // 8
 
 
@@ -716,8 +716,25 @@ def some_tokens(s):
 MOST_SHARES = 8   # for each SM, of row tiles whose keys CTAs share
 
 
+def heads_apart(s):
+    """The same with row tiles of one query head each: queries come by boxes so, rows of a tile see more different keys, and where queries are few row tiles are more and emptier. None at D 64 and 128, where nothing is gained (0.99 to
+    1.02 of the time; H200, 2026-11-29), where 64 packed rows are whole groups of heads, or where row tiles would be too many for 32 bits."""
+    counted = s.B * s.Hq * ceil_div(s.Sq, 64) * MOST_WAYS < 1 << 31
+    return replace(s, Hkv=s.Hq, shared=s.group) if counted and s.D == 256 and not few_boxes(s.group) else None
+
+
 def choose_caches(s, sms=SMS):
-    """few.cuh over caches, with the product of its times: the device decides how many CTAs share a row tile's keys, up to a number (few_decide of few.cuh), by the estimate of uneven_ns, or each sequence's own number; or over V^T, where nobody does."""
+    """few.cuh over caches, with the product of its times, by whole groups of heads or by heads apart."""
+    apart, (cost, c) = heads_apart(s), caches_of(s, sms)
+    if apart:
+        other, over = caches_of(apart, sms)
+        if 1000 * other < 1331 * cost:   # products of three times
+            return other, replace(over, splits=s.group)
+    return cost, c
+
+
+def caches_of(s, sms=SMS):
+    """The device decides how many CTAs share a row tile's keys, up to a number (few_decide of few.cuh), by the estimate of uneven_ns, or each sequence's own number; or over V^T, where nobody does."""
     found = []
     for i, kernel in enumerate(few_kernels(s)):
         for wgs in kernel[1][s.D]:
@@ -726,6 +743,8 @@ def choose_caches(s, sms=SMS):
             cost = prod(min(uneven_ns(x, wgs, n, *some_tokens(x), sms, kernel) for n in ways) + (600 if len(ways) > 1 else 0) for x in some_used(s))
             found.append((cost, i, wgs, ways[-1]))
     cost, i, wgs, ways = min(found)
+    if s.shared > 1:   # heads apart take 1.1 times as long by this estimate (526 calls; H200, 2026-11-29)
+        cost = cost * 1331 // 1000
     kernel = few_kernels(s)[i]
     c = choose_few(s, wgs, min(ways, 32), sms, kernels=[kernel])[1]
     if c.tiles_per_worker > 1:
@@ -753,12 +772,12 @@ def may_make(s, made):
 
 def made_bytes(s, tokens_k):
     """Of that V^T of sequences one behind another."""
-    return token_tiles(s, tokens_k) * 128 * s.Hkv * s.D
+    return token_tiles(s, tokens_k) * 128 * s.kv_heads * s.D
 
 
 def made_ns(s, wgs, tokens_q, tokens_k, sms=SMS):
     """About how long few.cuh takes over that V^T, with its making. By it the choice takes 1.012 times as long as the fastest measured (1,344 calls one behind another; H200, 2026-11-28)."""
-    making = 2059 + (tokens_k // 128 + s.B) * 128 * s.Hkv * s.D * 540 // 1000000
+    making = 2059 + (tokens_k // 128 + s.B) * 128 * s.kv_heads * s.D * 540 // 1000000
     ns = making + uneven_ns(s, wgs, 1, tokens_q, tokens_k, sms, ("forward_e4m3", FEW_MADE))
     return ns if tokens_q == tokens_k else ns * 103 // 100   # of chunks less is known: the longest sequence need not be the one with most queries
 

@@ -264,7 +264,7 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
     k, v = check_wide("k", k), check_wide("v", v)
     if k.shape != v.shape or k.device != v.device:
         raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)} must have one shape, on one device")
-    if is_compiling():
+    if is_compiling() or _arguments.is_fake((k, v)):
         k8, v8, ks, vs, *rest = torch.ops.warpsmith.pack_kv(k.detach(), v.detach(), scales, smooth_k, center_v)
         return PackedKV(k8, v8, ks, vs, *(x if x.dim() > 1 else None for x in rest))   # ops have no None
     (k8, ks, km, _), (v8, vs, vm, v_t) = _wide([(k, smooth_k), (v, center_v)], scales, "kv")

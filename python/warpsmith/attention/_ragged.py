@@ -264,8 +264,9 @@ class _RaggedPlan:
         self.joined = FewParams() if ("WS_FEW", 1) in c.defines else None   # it takes both as one
         p, x = self.params, self.ragged = (self.joined.p, self.joined.x) if self.joined else (Params(), Ragged())
         steps = _steps(q, k, v)
-        _plan.fill_common(p, *steps, scales, Hq // Hkv, softmax_scale, out_dtype, out_scale)
-        p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hkv, Sq, Sk
+        group = 1 if self.joined and c.splits > 1 else Hq // Hkv   # of a row tile's heads
+        _plan.fill_common(p, *steps, scales, group, softmax_scale, out_dtype, out_scale)
+        p.B, p.Hq, p.Hkv, p.Sq, p.Sk = B, Hq, Hq // group, Sq, Sk
         p.tiles_per_unit, p.tiles_per_worker, p.total_tiles = c.tiles_per_unit, c.tiles_per_worker, c.total_tiles
         p.row_tiles, p.section = c.row_tiles, c.section
         for name, value in places.items():
@@ -281,9 +282,9 @@ class _RaggedPlan:
             dims = (D, tokens, Hkv, rows)
             keys = min(c.boxes[1], places.get("page_size", c.boxes[1]))
             self.shapes = [None] + [(dims, _plan.map_strides((st[2], st[1], st[0]), dims[1:]), (min(D, 128), keys, 1, 1)) for st in steps[1:]]
-            if self.joined and _heuristic.few_boxes(Hq // Hkv):   # else queries are loaded without a map
+            if self.joined and _heuristic.few_boxes(group):   # else queries are loaded without a map
                 of_q, rows_q = steps[0], (q.shape[0], 1) if q.dim() == 3 else (Sq, B)
-                self.shapes[0] = _plan.few_map_shape((D, Hq, *rows_q), (of_q[1], of_q[2], of_q[0]), Hq // Hkv)
+                self.shapes[0] = _plan.few_map_shape((D, Hq, *rows_q), (of_q[1], of_q[2], of_q[0]), group)
             self.encoded = [None] * 3
             if c.transposes:
                 of_v, made = self.shapes[2], 4 * c.partial_floats

@@ -17,17 +17,30 @@ def choose_varlen(s, tokens_q, tokens_k, sms=SMS):
         decode = None
     if decode and (s.D > 64 or s.group * s.Sq <= 8 or s.Sk > 512):   # 27 calls of fewer keys take 1.07 to 1.22 times as long by it, 1,232 others 0.72 in the mean (H200, 2026-11-29)
         return h.with_lengths(decode, 2)
+    ns, c = of_rows(s, tokens_q, tokens_k, sms)
+    apart = h.heads_apart(s)
+    if apart and min(tokens_q, s.B * s.Sq) >= APART_FROM * s.B:
+        other, over = of_rows(apart, tokens_q, tokens_k, sms)
+        if 5 * other < 6 * ns:   # of 1,138 calls 1.009 (as many queries as keys), 1.017 (chunks) and 1.027 (a prompt beside tokens) times as long as the fastest so (H200, 2026-11-29)
+            c = replace(over, splits=s.group)
+    return h.with_lengths(c, 2)
+
+
+def of_rows(s, tokens_q, tokens_k, sms):
+    """few.cuh's choice, with its time if sequences but the longest are alike."""
     made, tokens_q, tokens_k = h.made_bytes(s, tokens_k), min(tokens_q, s.B * s.Sq), min(tokens_k, s.B * s.Sk)   # what they can be at most
     ns, c = h.choose_few(s, sms=sms, lengths=True, tokens=(tokens_q, tokens_k) if s.B > 1 else None, counters=1 << 31, codes=h.FEW_TOKENS)
     few = c
     if h.may_make(s, made):
         if s.B == 1:   # by the same estimate: 211 calls of one sequence take 1.010 times as long as the fastest so, else 1.024
             ns = h.uneven_ns(s, dict(c.defines)["WS_WGS"], c.tiles_per_worker, tokens_q, tokens_k, sms, kernel_of(s, c))
+        if s.shared > 1:   # heads apart take as much longer by this estimate
+            ns = ns * 11 // 10
         consumers = [wgs for wgs in h.FEW_MADE[s.D] if wgs == 3 or s.D == 256 or not s.causal]   # behind the mask two of D 128 are hardly ever the fastest
-        c = min(((ns, c), *((h.made_ns(s, wgs, tokens_q, tokens_k, sms), h.choose_made(s, wgs, made)) for wgs in consumers)), key=lambda x: x[0])[1]
+        ns, c = min(((ns, c), *((h.made_ns(s, wgs, tokens_q, tokens_k, sms), h.choose_made(s, wgs, made)) for wgs in consumers)), key=lambda x: x[0])
     if c is few:
         c = decided(s, c, tokens_q, tokens_k, sms)
-    return h.with_lengths(replace(c, grid=(min(most_row_tiles(s, c, tokens_q) * c.tiles_per_worker, sms), 1, 1)), 2)
+    return ns, replace(c, grid=(min(most_row_tiles(s, c, tokens_q) * c.tiles_per_worker, sms), 1, 1))
 
 
 def most_row_tiles(s, c, tokens_q):
@@ -41,6 +54,7 @@ def kernel_of(s, c):
     return next(x for x in h.few_kernels(s, h.FEW_TOKENS) if x[0] == c.file)
 
 
+APART_FROM = 64   # queries of a sequence in the mean: else too many may have one, and row tiles of one row
 REGRET = 110   # hundredths of the least time at which the device is asked, which takes it 0.6 us
 
 

@@ -124,7 +124,7 @@ impl Consumers {
         let working =
             if shares > u64::from(sms) { longest.max(all / u64::from(sms) + longest * 9 / 20) } else { longest };
         let (working, reading) =
-            (working * 4 / 7, 2 * tokens.1 * u64::from(s.heads_kv) * u64::from(s.head_dim) / MEMORY_RATE);
+            (working * 4 / 7, 2 * tokens.1 * u64::from(s.kv_heads()) * u64::from(s.head_dim) / MEMORY_RATE);
         2000 + working.max(reading) + working.min(reading) / 8
     }
 
@@ -166,6 +166,15 @@ fn gcd(a: u32, b: u32) -> u32 {
 /// Whether 64 packed rows are whole groups of heads, so that their queries come by boxes of (head dimension, heads of a group, queries) and not row by row.
 pub(crate) fn boxes(group: u32) -> bool {
     group <= 64 && group.is_power_of_two()
+}
+
+/// The same with row tiles of one query head each: queries come by boxes so, rows of a tile see more different keys, and where queries are few row tiles are more and emptier. `None` at head
+/// dimensions 64 and 128, where nothing is gained, where 64 packed rows are whole groups of heads, or where row tiles would be too many for 32 bits.
+pub(super) fn heads_apart(s: &Shape) -> Option<Shape> {
+    let heads = s.heads_kv * s.group;
+    let numbers = u128::from(s.batch) * u128::from(heads) * u128::from(s.seqlen_q.div_ceil(64)) * u128::from(MOST_WAYS);
+    let apart = Shape { heads_kv: heads, group: 1, shared: s.group, ..*s };
+    (s.head_dim == 256 && !boxes(s.group) && numbers < 1 << 31).then_some(apart)
 }
 
 /// A kernel that can run it, by head dimensions 64, 128 and 256.

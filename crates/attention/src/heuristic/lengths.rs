@@ -59,9 +59,19 @@ fn some_tokens(s: &Shape) -> (u64, u64) {
     (batch * queries, keys + (batch - 1) * keys / 2)
 }
 
-/// few.cuh, with the product of its times: the device decides how many CTAs share a row tile's keys, up to a number (few_decide of few.cuh), by the estimate of
-/// [`Consumers::uneven_ns`], or each sequence's own number; or over V^T, where nobody does.
+/// few.cuh, with the product of its times, by whole groups of heads or by heads apart.
 fn choose_caches(s: &Shape, sms: u32) -> (u128, Choice) {
+    let groups = caches_of(s, sms);
+    match few::heads_apart(s).map(|apart| caches_of(&apart, sms)) {
+        // Products of three times.
+        Some((cost, apart)) if 1000 * cost < 1331 * groups.0 => (cost, Choice { splits: s.group, ..apart }),
+        _ => groups,
+    }
+}
+
+/// The device decides how many CTAs share a row tile's keys, up to a number (few_decide of few.cuh), by the estimate of [`Consumers::uneven_ns`], or each sequence's own number; or over V^T, where
+/// nobody does.
+fn caches_of(s: &Shape, sms: u32) -> (u128, Choice) {
     let used = some_used(s);
     let kernels = few::kernels(s, false);
     let mut best: Option<((u128, usize, u32, u32), Kernel, &'static Consumers)> = None;
@@ -85,6 +95,9 @@ fn choose_caches(s: &Shape, sms: u32) -> (u128, Choice) {
     let Some(((mut least, _, _, ways), kernel, consumers)) = best else {
         return (u128::MAX, choose_ragged(s, sms));
     };
+    if s.shared > 1 {
+        least = least * 1331 / 1000; // heads apart take 1.1 times as long by this estimate (526 calls; H200, 2026-11-29)
+    }
     let mut choice = few::choice(s, kernel.file, consumers, ways.min(32), sms);
     if choice.tiles_per_worker > 1 {
         choice = told_times(s, choice, consumers, u64::from(s.rows()));
@@ -128,7 +141,7 @@ pub(super) fn may_make(s: &Shape, made: u64) -> bool {
 /// About how long few.cuh takes over that V^T, with its making. By it the choice takes 1.012 times as long as the fastest measured (1,344 calls one behind another; H200, 2026-11-28).
 pub(super) fn made_ns(s: &Shape, consumers: &Consumers, tokens: (u64, u64), sms: u32) -> u64 {
     let tiles = tokens.1 / 128 + u64::from(s.batch);
-    let making = 2059 + tiles * 128 * u64::from(s.heads_kv) * u64::from(s.head_dim) * 540 / 1_000_000;
+    let making = 2059 + tiles * 128 * u64::from(s.kv_heads()) * u64::from(s.head_dim) * 540 / 1_000_000;
     let ns = making + consumers.uneven_ns(s, 1, tokens, sms, few::MADE.step(s));
     // Of chunks less is known: the longest sequence need not be the one with most queries.
     if tokens.0 == tokens.1 { ns } else { ns * 103 / 100 }

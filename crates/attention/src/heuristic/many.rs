@@ -63,7 +63,7 @@ pub fn transposition(s: &Shape, choice: &Choice, sms: u32) -> Choice {
 
 /// Of that V^T.
 pub(super) fn transposed_bytes(s: &Shape) -> u64 {
-    u64::from(s.batch * s.heads_kv) * u64::from(s.head_dim) * 128 * u64::from(s.seqlen_k.div_ceil(128))
+    u64::from(s.batch * s.kv_heads()) * u64::from(s.head_dim) * 128 * u64::from(s.seqlen_k.div_ceil(128))
 }
 
 /// All that can run it.

@@ -1,7 +1,7 @@
 //! The order of causal row tiles: how many heads' come together, and what the SM that has most to do has.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use super::Shape;
 use crate::problem::Mask;
@@ -108,8 +108,8 @@ pub(super) fn drawn(s: &Shape, groups: u32, cycles: (u64, u64), sms: u32) -> (u6
         return ((of_head * u64::from(heads)).div_ceil(u64::from(sms)) * alone(n) / 1000, n * s.group);
     }
     let cost = |n: u32| (drawn_out(&lengths, heads, n * s.group, sms, cycles) * alone(n) / 1000, n);
-    let best = [least(1), least(2), least(4), kv_heads].map(cost).into_iter().min();
-    best.map_or((0, heads), |(cycles, n)| (cycles, n * s.group))
+    let tried = BTreeSet::from([least(1), least(2), least(4), kv_heads]); // often the same
+    tried.into_iter().map(cost).min().map_or((0, heads), |(cycles, n)| (cycles, n * s.group))
 }
 
 /// How many heads' row tiles come together, the longest first; `counted`: they are drawn from a counter.

@@ -9,6 +9,8 @@ use crate::problem::Mask;
 const MOST_WAYS: u64 = 33;
 /// Hundredths of the least time at which the device is asked, which takes it 0.6 us.
 const REGRET: u64 = 110;
+/// Queries of a sequence in the mean from which on heads are looked at apart: else too many may have one, and row tiles of one row.
+const APART_FROM: u64 = 64;
 
 /// Of so many queries and keys together: sequences of one kind.
 #[derive(Clone, Copy)]
@@ -21,7 +23,7 @@ struct Alike {
 /// The kernel for sequences of so many tokens together, of queries and of keys, and at most `seqlen_q` and `seqlen_k` each. At most 16 packed rows (D 256: eight) are decode.cu's, more few.cuh's:
 /// how many CTAs share a row tile's keys the host chooses, for sequences that are taken for alike but for one, or the device, where that would be wrong if most had one token.
 pub fn choose_varlen(s: &Shape, tokens: (u64, u64), sms: u32) -> Choice {
-    let [batch, heads_kv, queries, keys] = [s.batch, s.heads_kv, s.seqlen_q, s.seqlen_k].map(u64::from);
+    let [batch, heads_kv] = [s.batch, s.heads_kv].map(u64::from);
     // Numbers of row tiles, if all were the longest.
     let numbers = u128::from(batch * heads_kv) * u128::from(s.rows().div_ceil(64)) * u128::from(MOST_WAYS);
     if !few::fits(s) || numbers >= 1 << 31 {
@@ -37,7 +39,24 @@ pub fn choose_varlen(s: &Shape, tokens: (u64, u64), sms: u32) -> Choice {
     if let Some(decode) = decode.filter(|_| s.head_dim > 64 || s.rows() <= 8 || s.seqlen_k > 512) {
         return with_lengths(s, decode, Places::Tokens);
     }
-    let made = (tokens.1 / 128 + batch) * 128 * heads_kv * u64::from(s.head_dim);
+    let Some((ns, mut choice)) = of_rows(s, tokens, sms) else {
+        return lengths::choose_ragged(s, sms);
+    };
+    let many = tokens.0.min(batch * u64::from(s.seqlen_q)) >= APART_FROM * batch;
+    // Of 1,138 calls 1.009 (as many queries as keys), 1.017 (chunks) and 1.027 (a prompt beside tokens) times as long as the fastest so (H200, 2026-11-29).
+    if let Some(apart) = few::heads_apart(s).filter(|_| many)
+        && let Some((least, over)) = of_rows(&apart, tokens, sms)
+        && 5 * least < 6 * ns
+    {
+        choice = Choice { splits: s.group, ..over };
+    }
+    with_lengths(s, choice, Places::Tokens)
+}
+
+/// few.cuh's choice, with its time if sequences but the longest are alike.
+fn of_rows(s: &Shape, tokens: (u64, u64), sms: u32) -> Option<(u64, Choice)> {
+    let [batch, queries, keys] = [s.batch, s.seqlen_q, s.seqlen_k].map(u64::from);
+    let made = (tokens.1 / 128 + batch) * 128 * u64::from(s.kv_heads()) * u64::from(s.head_dim);
     let tokens = (tokens.0.min(batch * queries), tokens.1.min(batch * keys)); // what they can be at most
     let kernels = few::kernels(s, true);
     let (mut ns, few) = if batch > 1 {
@@ -49,14 +68,15 @@ pub fn choose_varlen(s: &Shape, tokens: (u64, u64), sms: u32) -> Choice {
         let ways = |consumers: &Consumers| (1..=consumers.most_ways(s, sms)).collect();
         few::fastest(s, &kernels, sms, ways, |kernel, consumers, ways| consumers.ns(s, ways, sms, kernel.step(s), true))
     };
-    let Some((kernel, consumers)) = kernel_of(s, &kernels, &few) else {
-        return lengths::choose_ragged(s, sms);
-    };
+    let (kernel, consumers) = kernel_of(s, &kernels, &few)?;
     let mut over = None;
     if lengths::may_make(s, made) {
         if batch == 1 {
             // By the same estimate: 211 calls of one sequence take 1.010 times as long as the fastest so, else 1.024.
             ns = consumers.uneven_ns(s, few.tiles_per_worker, tokens, sms, kernel.step(s));
+        }
+        if s.shared > 1 {
+            ns = ns * 11 / 10; // heads apart take as much longer by this estimate
         }
         for consumers in few::MADE.of(s) {
             // Behind the mask two of D 128 are hardly ever the fastest.
@@ -71,7 +91,7 @@ pub fn choose_varlen(s: &Shape, tokens: (u64, u64), sms: u32) -> Choice {
     let mut choice = over.unwrap_or_else(|| decided(s, few, (kernel, consumers), &kernels, tokens, sms));
     let ctas = most_row_tiles(s, &choice, tokens.0) * u64::from(choice.tiles_per_worker);
     choice.grid = [ctas.min(u64::from(sms)) as u32, 1, 1];
-    with_lengths(s, choice, Places::Tokens)
+    Some((ns, choice))
 }
 
 /// Of all key heads: whole ones, and for each sequence one that is not.
