@@ -493,6 +493,8 @@ class DropIn(unittest.TestCase):
                 for keywords in (dict(enable_gqa=True), dict(dropout_p=0.5)):
                     with self.assertRaisesRegex(ValueError, "one (head dimension|number of keys)"):
                         w.sdpa(*bad, **keywords)
+            with self.assertRaisesRegex(TypeError, "is_causal"):
+                w.sdpa(q, q, q, is_causal="yes")
             for p in (2.0, -0.1, float("nan")):
                 with self.assertRaisesRegex(ValueError, "dropout_p"):
                     w.sdpa(q, q, q, None, p)

@@ -27,7 +27,7 @@ def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, en
         result = _known.launcher.call(_known.UNMASKED, (q, k, v), options)
         if result is not None:
             return result
-    why = _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa)
+    why = _unfit(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if why:
         if why not in _warned and not is_compiling():
             _warned.add(why)
@@ -98,8 +98,9 @@ def _told(before, plan, end, at, units=0):
     return attending and ([*before, *attending], end + 4 * plan.choice.partial_floats, max(units, plan.choice.units))
 
 
-def _check(q, k, v, dropout_p):
+def _check(q, k, v, dropout_p, is_causal):
     """Refuses what no attention can be of: torch 2.11's own crashes the process for some of it (on CUDA a D of k unlike that of q, a dropout of 2)."""
+    _arguments.flag("is_causal", is_causal)
     if not 0.0 <= dropout_p <= 1.0:
         raise ValueError(f"dropout_p must be between 0 and 1, not {dropout_p}")
     if any(x.is_nested or x.dim() < 2 for x in (q, k, v)):
@@ -108,11 +109,11 @@ def _check(q, k, v, dropout_p):
         raise ValueError(f"q {tuple(q.shape)} and k {tuple(k.shape)} must have one head dimension, k and v {tuple(v.shape)} one number of keys")
 
 
-def _unfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa):
+def _unfit(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """Why FP8 attention cannot stand in, or nothing."""
     if not all(isinstance(x, torch.Tensor) for x in (q, k, v)):
         return "arguments that are no tensors"
-    _check(q, k, v, dropout_p)
+    _check(q, k, v, dropout_p, is_causal)
     if attn_mask is not None:
         return "a mask"
     if dropout_p:

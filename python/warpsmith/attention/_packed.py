@@ -50,6 +50,8 @@ def sdpa_fp8_packed(q, kv, q_scale=None, *, causal=False, softmax_scale=None, ou
     else:
         q_scale = _arguments.as_tensor("q_scale", q_scale, torch.float32)
     v_t = getattr(kv, "v_t", None)
+    if v_t is not None and not is_compiling() and isinstance(kv.k, torch.Tensor) and kv.k.dim() == 4:
+        _transposed(v_t, kv.k)
     if v_t is not None and (is_compiling() or _arguments.is_fake((q, kv.k, v_t))):
         none = q.new_empty(0, dtype=torch.float32)
         out, lse = torch.ops.warpsmith.sdpa_fp8_packed(q, kv.k, kv.v, q_scale, kv.k_scale, kv.v_scale, *(none if m is None else m for m in (kv.k_mean, kv.v_mean)), causal,
