@@ -728,7 +728,7 @@ def choose_caches(s, sms=SMS):
     apart, (cost, c) = heads_apart(s), caches_of(s, sms)
     if apart:
         other, over = caches_of(apart, sms)
-        if 1000 * other < 1331 * cost:   # products of three times
+        if other // 1331 < cost // 1000:   # products of three times
             return other, replace(over, splits=s.group)
     return cost, c
 
@@ -744,7 +744,7 @@ def caches_of(s, sms=SMS):
             found.append((cost, i, wgs, ways[-1]))
     cost, i, wgs, ways = min(found)
     if s.shared > 1:   # heads apart take 1.1 times as long by this estimate (526 calls; H200, 2026-11-29)
-        cost = cost * 1331 // 1000
+        cost = cost // 1000 * 1331
     kernel = few_kernels(s)[i]
     c = choose_few(s, wgs, min(ways, 32), sms, kernels=[kernel])[1]
     if c.tiles_per_worker > 1:

@@ -64,7 +64,7 @@ fn choose_caches(s: &Shape, sms: u32) -> (u128, Choice) {
     let groups = caches_of(s, sms);
     match few::heads_apart(s).map(|apart| caches_of(&apart, sms)) {
         // Products of three times.
-        Some((cost, apart)) if 1000 * cost < 1331 * groups.0 => (cost, Choice { splits: s.group, ..apart }),
+        Some((cost, apart)) if cost / 1331 < groups.0 / 1000 => (cost, Choice { splits: s.group, ..apart }),
         _ => groups,
     }
 }
@@ -96,7 +96,7 @@ fn caches_of(s: &Shape, sms: u32) -> (u128, Choice) {
         return (u128::MAX, choose_ragged(s, sms));
     };
     if s.shared > 1 {
-        least = least * 1331 / 1000; // heads apart take 1.1 times as long by this estimate (526 calls; H200, 2026-11-29)
+        least = (least / 1000).saturating_mul(1331); // heads apart take 1.1 times as long by this estimate (526 calls; H200, 2026-11-29)
     }
     let mut choice = few::choice(s, kernel.file, consumers, ways.min(32), sms);
     if choice.tiles_per_worker > 1 {
