@@ -78,10 +78,8 @@ def measure(w, torch, fa3, call_of, times, pages):
     right, off, graphs, chosen = None, {}, {}, {}
     for n in times:
         within = {} if few else {"rows of V": over(w, False), "V^T": over(w, True)}
-        if not few and not w._heuristic.few_boxes(Hq // Hkv):
-            within |= {"whole groups": rows_of(w, False), "heads apart": rows_of(w, True, 0)}
-            if D == 256:
-                within["heads apart over V^T"] = rows_of(w, True, 2)
+        if not few and D == 256 and not w._heuristic.few_boxes(Hq // Hkv):
+            within |= {"whole groups": rows_of(w, False), "heads apart": rows_of(w, True, 0), "heads apart over V^T": rows_of(w, True, 2)}
         for name, way in (within | {"chosen": over(w, None)}).items():
             ours = [lambda k=k, v=v: w.decode_fp8(q, *((pool(k), pool(v)) if pages else (k[:, :n * most], v[:, :n * most])), *scales, used, page_table=tables[n], causal=causal) for k, v in sets]
             with way:

@@ -5,7 +5,7 @@
 
 Lengths are drawn evenly, log-normally, one long beside short ones, or alike; queries are as many as keys (`self`), the last up to 64 to 1,024 of each sequence (`chunk`), or of one or two sequences,
 and one of each other (`mixed`). Microseconds a call by
-CUDA-graph replay in random order, medians of 3. `off` is the norm of the difference to the output over rows of V over that of the latter. Groups of heads that are no power of two also by whole groups and by heads apart. --lse: with log-sum-exps (FA3 always makes them); --blocks: scales by block of 128 tokens (FA3 has them by head). Ends with geometric means by head dimension and kind.
+CUDA-graph replay in random order, medians of 3. `off` is the norm of the difference to the output over rows of V over that of the latter. At D 256 groups of heads that are no power of two also by whole groups and by heads apart. --lse: with log-sum-exps (FA3 always makes them); --blocks: scales by block of 128 tokens (FA3 has them by head). Ends with geometric means by head dimension and kind.
 
 Needs the package (`pip install` of the wheel, or PYTHONPATH=python), and a Hopper GPU. FA3 FP8 is left out where fa3-fwd is not installed.
 """
@@ -91,10 +91,8 @@ def measure(w, torch, fa3, call_of, lse=False, blocks=False):
         ways |= {f"V^T by {n}": n for n in w._heuristic.FEW_MADE[D] if n == 3 or D == 256 or not causal}
     right, off, graphs, chosen = None, {}, {}, None
     within = {name: over(w, made) for name, made in ways.items()}
-    if not w._heuristic.few_boxes(Hq // Hkv):
-        within |= {"whole groups": rows_of(w, False), "heads apart": rows_of(w, True, 0)}
-        if D == 256:
-            within |= {"heads apart over V^T": rows_of(w, True, 2)} if not (lse or blocks) else {}
+    if D == 256 and not w._heuristic.few_boxes(Hq // Hkv):
+        within |= {"whole groups": rows_of(w, False), "heads apart": rows_of(w, True, 0)} | ({} if lse or blocks else {"heads apart over V^T": rows_of(w, True, 2)})
     for name, way in within.items():
         with way:
             out = ours()

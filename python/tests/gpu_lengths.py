@@ -21,7 +21,7 @@ def forced(consumers, apart):
         h.made_ns = lambda s, wgs, *_: -1 if wgs == consumers else real[0](s, wgs, *_)
     if apart:
         first = lambda f: lambda s, *a: (f(s, *a)[0] if s.shared == 1 else -2, f(s, *a)[1])
-        h.heads_apart = lambda s: h.replace(s, Hkv=s.Hq, shared=s.group) if s.group > 1 else None
+        h.heads_apart = lambda s: h.replace(s, Hkv=s.Hq, shared=s.group) if s.group > 1 and s.D == 256 else None
         h.caches_of, t.of_rows, t.APART_FROM = first(h.caches_of), first(t.of_rows), 0
     try:
         with w._chosen.by_python():

@@ -1,6 +1,6 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["D == 128 || GROUPS == 2", "Hq % Hkv == 0"]
+//! constraints = ["D == 128 || GROUPS == 2", "Hq % Hkv == 0", "APART == 0 || D == 256"]
 //! shapes = ["3x8x2x12x600x128", "2x4x1x12x600x256"]
 //! scales = ["head", "tensor"]
 //! layouts = ["ragged"]

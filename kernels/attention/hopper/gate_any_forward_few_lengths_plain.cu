@@ -1,6 +1,6 @@
 //! task = "fp8_attention"
 //! targets = ["sm_90a"]
-//! constraints = ["GROUPS == 2 || D == 256 * GROUPS || 3 * D == 64 * GROUPS", "Hq % Hkv == 0"]
+//! constraints = ["GROUPS == 2 || D == 256 * GROUPS || 3 * D == 64 * GROUPS", "Hq % Hkv == 0", "APART == 0 || D == 256"]
 //! shapes = ["3x8x2x12x600x64", "3x8x2x12x600x128", "2x4x1x12x600x256"]
 //! scales = ["block", "head"]
 //! layouts = ["lengths", "paged"]
