@@ -5,8 +5,12 @@ use warpsmith_attention::bundle::Bundle;
 use warpsmith_attention::heuristic::{Shape, choose, choose_lengths, choose_varlen};
 use warpsmith_attention::{Choice, Mask, instances, portable_instances};
 
-fn mask(causal: u32) -> Mask {
-    if causal == 1 { Mask::Causal } else { Mask::Full }
+/// Batch, key heads, group, queries, keys, head dimension; then whether plain, packed, lse, wide, fast.
+fn shape_of(sizes: &[u32], causal: u32, truths: [u32; 5]) -> Shape {
+    let &[batch, heads_kv, group, seqlen_q, seqlen_k, head_dim] = sizes else { panic!("{sizes:?}") };
+    let [plain, packed, lse, wide, fast] = truths.map(|truth| truth == 1);
+    let mask = if causal == 1 { Mask::Causal } else { Mask::Full };
+    Shape { batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, mask, plain, packed, lse, wide, fast, shared: 1 }
 }
 
 /// All that a choice says, as the tables have it.
@@ -35,28 +39,8 @@ fn rows_of_the_table() {
     for line in table.lines().filter(|l| !l.starts_with('#')) {
         let (shape, want) = line.split_once('\t').unwrap();
         let n: Vec<u32> = shape.split(' ').map(|w| w.parse().unwrap()).collect();
-        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, packed, lse, wide, fast, sms] = n[..]
-        else {
-            panic!("{line}")
-        };
-        let (plain, packed, lse, wide, fast) = (plain == 1, packed == 1, lse == 1, wide == 1, fast == 1);
-        let mask = mask(causal);
-        let shape_of = Shape {
-            batch,
-            heads_kv,
-            group,
-            seqlen_q,
-            seqlen_k,
-            head_dim,
-            mask,
-            plain,
-            packed,
-            lse,
-            wide,
-            fast,
-            shared: 1,
-        };
-        let got = said(&choose(&shape_of, sms));
+        let [ref sizes @ .., causal, plain, packed, lse, wide, fast, sms] = n[..] else { panic!("{line}") };
+        let got = said(&choose(&shape_of(sizes, causal, [plain, packed, lse, wide, fast]), sms));
         assert_eq!(got, want, "{shape}");
         seen += 1;
     }
@@ -71,26 +55,8 @@ fn rows_of_the_table_of_lengths() {
     for line in include_str!("lengths.tsv").lines().filter(|l| !l.starts_with('#')) {
         let [places, shape, want] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let n: Vec<u32> = shape.split(' ').map(|w| w.parse().unwrap()).collect();
-        let [batch, heads_kv, group, seqlen_q, seqlen_k, head_dim, causal, plain, lse, fast, sms] = n[..] else {
-            panic!("{line}")
-        };
-        let (mask, plain, lse, fast) = (mask(causal), plain == 1, lse == 1, fast == 1);
-        let (packed, wide) = (false, false);
-        let s = Shape {
-            batch,
-            heads_kv,
-            group,
-            seqlen_q,
-            seqlen_k,
-            head_dim,
-            mask,
-            plain,
-            packed,
-            lse,
-            wide,
-            fast,
-            shared: 1,
-        };
+        let [ref sizes @ .., causal, plain, lse, fast, sms] = n[..] else { panic!("{line}") };
+        let s = shape_of(sizes, causal, [plain, 0, lse, 0, fast]);
         let c = match places.split(' ').collect::<Vec<_>>()[..] {
             ["caches", page] => choose_lengths(&s, sms, Some(page.parse().unwrap()).filter(|page| *page > 0)),
             ["tokens", q, k] => choose_varlen(&s, (q.parse().unwrap(), k.parse().unwrap()), sms),

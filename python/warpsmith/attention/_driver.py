@@ -127,7 +127,7 @@ class Kernel:
 
 # CUtensorMap: type UINT8; interleave none; swizzle 64B or 128B; L2 promotion 128B (decoding is 5% slower with 256); out of bounds reads zeros.
 _SWIZZLE = {64: 2, 128: 3}
-_LONGS = {n: c_uint64 * n for n in (3, 4)}   # ctypes takes 2 us to find such a type again
+_LONGS = {n: c_uint64 * n for n in (3, 4)}
 _INTS = c_uint * 4
 _NONE = _INTS(1, 1, 1, 1)
 

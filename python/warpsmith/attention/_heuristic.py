@@ -717,8 +717,8 @@ MOST_SHARES = 8   # for each SM, of row tiles whose keys CTAs share
 
 
 def heads_apart(s):
-    """The same with row tiles of one query head each: queries come by boxes so, rows of a tile see more different keys, and where queries are few row tiles are more and emptier. None at D 64 and 128, where nothing is gained (0.99 to
-    1.02 of the time; H200, 2026-11-29), where 64 packed rows are whole groups of heads, or where row tiles would be too many for 32 bits."""
+    """The same with row tiles of one query head each: queries come by boxes so, rows of a tile see more different keys, and where queries are few row tiles are more and emptier. None at D 64 and 128, where nothing is gained (0.995 to
+    1.00 of the time; H200, 2026-11-29), where 64 packed rows are whole groups of heads, or where row tiles would be too many for 32 bits."""
     counted = s.B * s.Hq * ceil_div(s.Sq, 64) * MOST_WAYS < 1 << 31
     return replace(s, Hkv=s.Hq, shared=s.group) if counted and s.D == 256 and not few_boxes(s.group) else None
 
