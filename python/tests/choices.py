@@ -1,7 +1,8 @@
-"""crates/attention/tests/choices.tsv and lengths.tsv: what the heuristic gives for many shapes, so that its two versions, in Python and in Rust, stay one.
+"""crates/attention/tests/choices.tsv, lengths.tsv and portable.tsv: what the heuristic gives for many shapes, so that its two versions, in Python and in Rust, stay one.
 
     python3 python/tests/choices.py              # prints the table; > crates/attention/tests/choices.tsv renews it
     python3 python/tests/choices.py lengths      # that of sequences whose lengths only the device knows; > crates/attention/tests/lengths.tsv
+    python3 python/tests/choices.py portable     # that of cards that are no Hopper; > crates/attention/tests/portable.tsv
 """
 import importlib
 import itertools
@@ -12,7 +13,7 @@ import types
 
 _here = pathlib.Path(__file__).resolve()
 TABLE = _here.parents[2] / "crates" / "attention" / "tests" / "choices.tsv"
-LENGTHS = TABLE.with_name("lengths.tsv")
+LENGTHS, PORTABLE = TABLE.with_name("lengths.tsv"), TABLE.with_name("portable.tsv")
 
 
 def heuristic(module="_heuristic"):
@@ -96,6 +97,20 @@ def lengths_table(count=900):
     return "\n".join(lines) + "\n"
 
 
+def portable_table(count=300):
+    """Random calls on cards that are no Hopper: alike, over caches, and one behind another, of so many tokens of queries."""
+    h, of, rng = heuristic(), heuristic("_portable"), random.Random(37)
+    lines = ["# alike | caches | tokens q | batch heads_kv group seqlen_q seqlen_k head_dim causal sms ada | as choices.tsv"]
+    size = lambda most: rng.randint(1, 1 << rng.randint(0, most))
+    for i in range(count):
+        ada, B, Hkv, g, D, sms = rng.random() < 0.5, min(size(8), 200), rng.choice((1, 2, 4, 8, 32)), rng.choice((1, 1, 2, 3, 4, 7, 16)), rng.choice((64, 128, 256)), rng.choice((58, 108, 132, 170))
+        Sq, Sk, causal = (rng.randint(1, 16) if rng.random() < 0.6 else size(12)), 1 + size(16), rng.randint(0, 1)
+        s, q = h.Shape(B, Hkv * g, Hkv, Sq, Sk, D, bool(causal)), Sq + sum(rng.randint(0, Sq) for _ in range(B - 1))
+        kind, c = (("alike", of.choose(s, sms, ada)), ("caches", of.choose_lengths(s, sms, ada=ada)), (f"tokens {q}", of.choose_lengths(s, sms, q, ada)))[i % 3]
+        lines.append(kind + "\t" + " ".join(map(str, (B, Hkv, g, Sq, Sk, D, causal, sms, int(ada)))) + "\t" + " ".join(map(str, said(c))))
+    return "\n".join(lines) + "\n"
+
+
 def same_by(native, count=1500):
     """How many random choices of the wheel's `_native` were looked at: all are Python's own, of the package that is installed."""
     from warpsmith.attention import _chosen, _heuristic as h, _tokens as t
@@ -118,4 +133,4 @@ def same_by(native, count=1500):
 
 
 if __name__ == "__main__":
-    sys.stdout.write(lengths_table() if sys.argv[1:] == ["lengths"] else table())
+    sys.stdout.write({"lengths": lengths_table, "portable": portable_table}.get("".join(sys.argv[1:]), table)())

@@ -7,13 +7,12 @@ From an installed wheel: python3 python/tests/installed.py WHEEL --gpu [the same
 Each as one command, prebuilt kernels in the cache beforehand:
     ... gpu_attention.py --cases 2000 --seconds 120                              the property test
     ... gpu_attention.py --only repeats --launches 100000                        bit-identical on two streams at once
-    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,f16,portable,ada,varlen,decode,spread,packed,wide,pack,quantise
+    compute-sanitizer --tool memcheck python3 python/tests/gpu_attention.py --cases 4 --only dense,f16,portable,ada,portable_lengths,ada_lengths,varlen,decode,spread,packed,wide,pack,quantise
     (also --tool initcheck, synccheck, racecheck)
 
 Needs torch and a Hopper GPU. Prints each failure with the case that makes it again, then counts; exit code 1 if any failed.
 """
 import argparse
-import dataclasses
 import random
 import statistics
 import sys
@@ -28,6 +27,7 @@ from gpu_eager import check_eager, check_launcher, check_launcher_of_lengths, ch
 from gpu_far import check_far_logits, check_stairs, far_case, transposed
 from gpu_judge import E4, dev, draw, inputs, judge, layout, oracle, quantised, twice, wide_scale
 from gpu_lengths import decode_case, repeated_lengths, varlen_case
+from gpu_others import of_lengths, other_card, quantise_other_case
 from gpu_spread import repeated_stretches, spread_case
 from warpsmith import attention as w
 
@@ -50,17 +50,12 @@ def dense_case(r, g, choice=None):
     return judge(out, l, *oracle(q, k, v, causal, scale or D ** -0.5), out_scale), (B, Hkv, group, Sq, Sk, D, causal, dist, kinds, hows, dtype, lse)
 
 
-def portable_case(r, g):
-    """The kernel for other cards, compiled by the driver for this one."""
-    return dense_case(r, g, w._heuristic.choose_portable)
-
-
-def ada_case(r, g):
-    """The same with Ada's products in e4m3, which the driver compiles for this card as well as it can."""
-    def choice(s):
-        c = w._plan.ada(w._heuristic.choose_portable(s), s.D)
-        return dataclasses.replace(c, defines=c.defines + (("WS_E4M3", 1),))
-    return dense_case(r, g, choice)
+def of_other_card(ada):
+    """The same by other cards' kernel."""
+    def case(r, g):
+        with other_card(ada):
+            return dense_case(r, g)
+    return case
 
 
 def chosen(B, Hq, Hkv, Sq, Sk, D, causal, plain=True):
@@ -343,7 +338,7 @@ def dropin_case(r, g):
     return why if out.dtype == dtype and out.shape == want.shape and rel < (0.08 if Sq > 1 else 0.13) else f"{out.dtype}, relF {rel:.4f}", (D, group, Sq, Sk, causal, dtype)
 
 
-CASES = dict(dense=dense_case, f16=f16_case, made=made_case, few=few_case, far=far_case, portable=portable_case, ada=ada_case, varlen=varlen_case, decode=decode_case, spread=spread_case, packed=packed_case, wide=wide_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
+CASES = dict(dense=dense_case, f16=f16_case, made=made_case, few=few_case, far=far_case, portable=of_other_card(False), ada=of_other_card(True), portable_lengths=of_lengths(False), ada_lengths=of_lengths(True), quantise_other=quantise_other_case, varlen=varlen_case, decode=decode_case, spread=spread_case, packed=packed_case, wide=wide_case, pack=pack_case, quantise=quantise_case, dropin=dropin_case)
 
 
 def check_graph():

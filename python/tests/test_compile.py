@@ -8,7 +8,7 @@ _folder = pathlib.Path(__file__).resolve().parents[1] / "warpsmith" / "attention
 _package = types.ModuleType("attention_under_test")   # the package's own front imports torch
 _package.__path__ = [str(_folder)]
 sys.modules["attention_under_test"] = _package
-from attention_under_test import _driver, _heuristic, _kernels  # noqa: E402
+from attention_under_test import _driver, _heuristic, _kernels, _portable  # noqa: E402
 
 SHAPES = [
     (1, 8, 8, 512, 512, 64, True, True),
@@ -65,12 +65,12 @@ class Compile(unittest.TestCase):
             _driver._find_nvrtc()
         except _driver.CudaError as e:
             self.skipTest(str(e))
-        choice = _heuristic.choose_portable(_heuristic.Shape(1, 8, 2, 100, 300, 64, True, True))
-        source = (_kernels.source_folder() / "portable.cu").read_text()
+        shape, source = _heuristic.Shape(1, 8, 2, 100, 300, 64, True, True), (_kernels.source_folder() / "portable.cu").read_text()
         # Products in e4m3 where the target is Ada, or asked for; by widened halves elsewhere.
-        for arch, more, e4m3 in (("compute_80", (), False), ("compute_89", (), True), ("compute_90", (), False), ("compute_90", (("WS_E4M3", 1),), True)):
-            ptx = _driver.compile_cubin(source, "portable.cu", _kernels.source_folder(), choice.defines + more, arch)
-            self.assertEqual((b"m16n8k32" in ptx, b"m16n8k16" in ptx), (e4m3, not e4m3), (arch, more))
+        for choice in (_portable.choose(shape, 58), _portable.choose_lengths(shape, 58)):
+            for arch, more, e4m3 in (("compute_80", (), False), ("compute_89", (), True), ("compute_90", (), False), ("compute_90", (("WS_E4M3", 1),), True)):
+                ptx = _driver.compile_cubin(source, "portable.cu", _kernels.source_folder(), choice.defines + more, arch)
+                self.assertEqual((b"m16n8k32" in ptx, b"m16n8k16" in ptx), (e4m3, not e4m3), (arch, more))
 
 
 if __name__ == "__main__":

@@ -662,6 +662,7 @@ class Choice(unittest.TestCase):
             self.skipTest("not a checkout")
         self.assertEqual(choices.TABLE.read_text(), choices.table(), "renew it: python3 python/tests/choices.py > crates/attention/tests/choices.tsv")
         self.assertEqual(choices.LENGTHS.read_text(), choices.lengths_table(), "renew it: python3 python/tests/choices.py lengths > crates/attention/tests/lengths.tsv")
+        self.assertEqual(choices.PORTABLE.read_text(), choices.portable_table(), "renew it: python3 python/tests/choices.py portable > crates/attention/tests/portable.tsv")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import random
 
 def asked(h, shapes=20_000, seed=1):
     """Every (target, name) that `shapes` random problems get from the heuristic module `h`, in every output format."""
-    varlen, dice, found = importlib.import_module("._tokens", h.__package__), random.Random(seed), {("sm_90a", "quantise")}
+    varlen, other, dice, found = importlib.import_module("._tokens", h.__package__), importlib.import_module("._portable", h.__package__), random.Random(seed), {("sm_90a", "quantise")}
     length = lambda: dice.choice([dice.randint(1, 64), dice.randint(1, 600), dice.randint(1, 5000), 2 ** dice.randint(0, 17), 2 ** dice.randint(5, 17) + dice.randint(-3, 3)])
     for _ in range(shapes):
         Hkv, group = dice.choice([1, 2, 3, 5, 8, 32]), dice.choice([1, 1, 1, 2, 3, 4, 5, 8, 16, 64])
@@ -18,5 +18,5 @@ def asked(h, shapes=20_000, seed=1):
         found.add(("sm_90a", h.choose_ragged(s, sms).with_output(kind).name))
         found.add(("sm_90a", h.choose_lengths(s, sms, dice.choice([None, None, 16, 64, 128])).with_output(kind).name))
         found.add(("sm_90a", varlen.choose_varlen(s, dice.randint(1, s.B * s.Sq), dice.randint(1, s.B * s.Sk), sms).with_output(kind).name))
-        found.update((target, h.choose_portable(s).with_output(kind).name) for target in ("sm_80", "sm_89", "compute_80"))
+        found.update((target, c.with_output(kind).name) for target in ("sm_80", "sm_89", "compute_80") for c in (other.choose(s, sms), other.choose_lengths(s, sms)))
     return sorted(found)

@@ -46,7 +46,7 @@ typedef struct {
     uint32_t wide_queries;        /* 1, with packed_values: q is of 16 bits, bf16 or f16 as the output is; its strides are in elements too, and q_scale may be 0. No log-sum-exp */
     uint32_t fast;                /* 1: outputs may be rounded more where that is faster: many queries over many keys at head dimensions 128 and 256, no log-sum-exp */
     int64_t table_stride;         /* lengths 2: steps over sequences of the page table */
-    uint32_t lengths;             /* 0: all sequences are alike; 1: each uses a part of its seqlen_k keys, as pointers.used says; 2: the same by pages; 3: one behind another. 1 to 3 are Hopper's, and for v as it comes */
+    uint32_t lengths;             /* 0: all sequences are alike; 1: each uses a part of its seqlen_k keys, as pointers.used says; 2: the same by pages; 3: one behind another. 1 to 3 are for v as it comes */
     uint32_t page_size;           /* lengths 2: k and v are pools (pages, page_size, heads_kv, head_dim), their strides' first over pages; seqlen_k is a multiple of page_size */
     uint32_t pages;
     uint32_t tokens_q;            /* lengths 3: tokens of all sequences: q (tokens_q, heads_q, head_dim), k and v (tokens_k, heads_kv, head_dim); seqlen_q and seqlen_k are the most that one has, strides' first is not looked at */
@@ -72,7 +72,7 @@ typedef struct {
     uint64_t cu_seqlens_k;
 } ws_attention_pointers;
 
-/* What becomes of one tensor x (batch, heads, tokens, head_dim): e4m3 codes and f32 scales, each the largest magnitude / 448, and 1 where that is at most 1e-6. Hopper only. */
+/* What becomes of one tensor x (batch, heads, tokens, head_dim): e4m3 codes and f32 scales, each the largest magnitude / 448, and 1 where that is at most 1e-6. What is transposed is Hopper's alone. */
 typedef struct {
     uint32_t batch;
     uint32_t heads;

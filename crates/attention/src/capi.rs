@@ -42,7 +42,7 @@ pub struct CProblem {
     fast: u32,
     /// lengths 2: steps over sequences of the page table
     table_stride: i64,
-    /// 0: all sequences are alike; 1: each uses a part of its seqlen_k keys, as pointers.used says; 2: the same by pages; 3: one behind another. 1 to 3 are Hopper's, and for v as it comes
+    /// 0: all sequences are alike; 1: each uses a part of its seqlen_k keys, as pointers.used says; 2: the same by pages; 3: one behind another. 1 to 3 are for v as it comes
     lengths: u32,
     /// lengths 2: k and v are pools (pages, page_size, heads_kv, head_dim), their strides' first over pages; seqlen_k is a multiple of page_size
     page_size: u32,

@@ -9,7 +9,7 @@ use crate::quantise::{LoadedQuantisePlan, MOST_PARTS, Quantisation, QuantisePlan
 use std::ffi::{c_int, c_void};
 
 /// `ws_attention_quantisation`.
-/// What becomes of one tensor x (batch, heads, tokens, head_dim): e4m3 codes and f32 scales, each the largest magnitude / 448, and 1 where that is at most 1e-6. Hopper only.
+/// What becomes of one tensor x (batch, heads, tokens, head_dim): e4m3 codes and f32 scales, each the largest magnitude / 448, and 1 where that is at most 1e-6. What is transposed is Hopper's alone.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CQuantisation {

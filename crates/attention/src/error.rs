@@ -49,10 +49,6 @@ pub enum ProblemError {
     OutFormat(u32),
     #[error("packed values are for Hopper (compute capability 9.0), not {major}.{minor}")]
     Packed { major: u32, minor: u32 },
-    #[error(
-        "sequences of which the device knows the lengths need Hopper (compute capability 9.0), not {major}.{minor}"
-    )]
-    LengthsNeedHopper { major: u32, minor: u32 },
     #[error("sequences of which the device knows the lengths go with neither packed values nor queries of 16 bits")]
     Lengths,
     #[error("seqlen_k {seqlen_k} must be a multiple of the page size, {page_size}")]
@@ -77,8 +73,6 @@ pub enum ProblemError {
         "from must be 0 (bf16), 1 (f16) or 2 (f32), and scales 0 (tensor), 1 (head) or 2 (block), not {from} and {scales}"
     )]
     QuantisedKinds { from: u32, scales: u32 },
-    #[error("quantising needs Hopper (compute capability 9.0), not {major}.{minor}")]
-    QuantisingNeedsHopper { major: u32, minor: u32 },
     #[error("lengths must be 0 (equal), 1 (used), 2 (paged) or 3 (varlen), not {0}")]
     LengthsKind(u32),
     #[error("a mean is added to packed values only")]

@@ -7,6 +7,7 @@ mod decode;
 mod few;
 mod lengths;
 mod many;
+mod portable;
 mod sections;
 mod tiny;
 mod tokens;
@@ -15,6 +16,7 @@ pub(crate) use few::boxes as few_boxes;
 pub use lengths::choose_lengths;
 pub(crate) use lengths::{instances as lengths_instances, transposition as lengths_transposition};
 pub use many::transposition;
+pub use portable::{choose_portable, choose_portable_lengths};
 pub use tokens::choose_varlen;
 
 use crate::instance::Instance;
@@ -288,11 +290,4 @@ fn choose_split(s: &Shape) -> Choice {
     let shared = (groups * group_bytes(s.head_dim, keys, stages)).max(groups * 512 + groups * s.head_dim * 256);
     let grid = [s.rows().div_ceil(64), s.heads_kv, s.batch];
     Choice::new("split", split_defines(s, keys, groups, stages, 2), grid, groups * 128, shared)
-}
-
-/// Every card that is no Hopper: 64 packed rows to a CTA, keys in turn.
-pub fn choose_portable(s: &Shape) -> Choice {
-    let defines = vec![("WS_D", s.head_dim), ("WS_CAUSAL", s.causal())];
-    let grid = [s.rows().div_ceil(64), s.heads_kv, s.batch];
-    Choice::new("portable", defines, grid, 128, 3 * 64 * (s.head_dim + 8) * 2)
 }

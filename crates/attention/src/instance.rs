@@ -37,12 +37,17 @@ impl Instance {
 pub fn instances() -> Vec<Instance> {
     let dense = dense_instances();
     let lengths = heuristic::lengths_instances(&dense);
-    let mut quantising = vec![Instance { file: "quantise", defines: Vec::new() }];
+    let quantising = quantising_instances();
+    dense.into_iter().chain(lengths).chain(quantising).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn quantising_instances() -> Vec<Instance> {
+    let mut found = vec![Instance { file: "quantise", defines: Vec::new() }];
     for head_dim in [64, 128, 256] {
         let pack = |kind| Instance { file: "pack", defines: vec![("WS_D", head_dim), ("WS_KIND", kind)] };
-        quantising.extend((0..3).map(pack));
+        found.extend((0..3).map(pack));
     }
-    dense.into_iter().chain(lengths).chain(quantising).collect::<BTreeSet<_>>().into_iter().collect()
+    found
 }
 
 /// Those of sequences that are alike.
@@ -108,13 +113,17 @@ fn dense_instances() -> Vec<Instance> {
         .collect()
 }
 
-/// Those of the kernel for all other cards, which a build embeds for sm_80 and sm_89 and as PTX: sorted.
+/// Those of the kernel for all other cards, and of what quantises, which a build embeds for sm_80 and sm_89 and as PTX.
 pub fn portable_instances() -> Vec<Instance> {
-    let mut found = Vec::new();
+    let mut found = quantising_instances();
     for head_dim in [64, 128, 256] {
         for causal in [0, 1] {
-            let instance = Instance { file: "portable", defines: vec![("WS_D", head_dim), ("WS_CAUSAL", causal)] };
-            found.extend((0..3).map(|kind| instance.with_output(kind)));
+            let dense = vec![("WS_D", head_dim), ("WS_CAUSAL", causal)];
+            let lengths = [dense.clone(), vec![("WS_LENS", 1)]].concat();
+            for defines in [dense, lengths] {
+                let instance = Instance { file: "portable", defines };
+                found.extend((0..3).map(|kind| instance.with_output(kind)));
+            }
         }
     }
     found

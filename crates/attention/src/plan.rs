@@ -7,7 +7,18 @@ use crate::problem::{Lengths, Problem};
 use crate::way::{Loaded, Way};
 
 /// The only target whose kernels are its own; they wait for earlier launches themselves.
-const HOPPER: &str = "sm_90a";
+pub(crate) const HOPPER: &str = "sm_90a";
+
+/// What machine code for a device is for. Errors: [`Error::Device`].
+pub(crate) fn target(device: &Device) -> Result<&'static str, Error> {
+    match (device.major, device.minor) {
+        (9, 0) => Ok(HOPPER),
+        (8, 9) => Ok("sm_89"),
+        (8, _) => Ok("sm_80"),
+        (9.., _) => Ok("compute_80"), // PTX, which the driver compiles for the card that is there
+        (major, minor) => Err(Error::Device { major, minor }),
+    }
+}
 
 /// An address in the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,13 +92,7 @@ impl Plan {
         problem.check()?;
         let (problem, Device { major, minor, sms }) = (&problem.normal(), *device);
         let shape = Shape::from(problem);
-        let target = match (major, minor) {
-            (9, 0) => HOPPER,
-            (8, 9) => "sm_89",
-            (8, _) => "sm_80",
-            (9.., _) => "compute_80", // PTX, which the driver compiles for the card that is there
-            (major, minor) => return Err(Error::Device { major, minor }),
-        };
+        let target = target(device)?;
         if target == HOPPER {
             let way = Way::hopper(problem, &shape, sms);
             let lse = (!problem.wide_queries)
@@ -98,15 +103,14 @@ impl Plan {
         if problem.packed_values {
             return Err(ProblemError::Packed { major, minor }.into());
         }
-        if problem.lengths != Lengths::Equal {
-            return Err(ProblemError::LengthsNeedHopper { major, minor }.into());
-        }
-        let mut choice = heuristic::choose_portable(&shape);
-        if target == "sm_89" {
-            // Products in e4m3: Q's 64 rows and two stages of K and V in bytes (portable_e4m3.cuh).
-            let keys = if problem.head_dim == 256 { 32 } else { 64 };
-            choice.shared_bytes = (64 + 4 * keys) * problem.head_dim;
-        }
+        let ada = target == "sm_89";
+        let choice = match problem.lengths {
+            Lengths::Equal => heuristic::choose_portable(&shape, sms, ada),
+            Lengths::Used | Lengths::Paged { .. } => heuristic::choose_portable_lengths(&shape, sms, None, ada),
+            Lengths::Varlen { tokens_q, .. } => {
+                heuristic::choose_portable_lengths(&shape, sms, Some(tokens_q.into()), ada)
+            }
+        };
         Ok(Plan { problem: *problem, target, way: Way::new(problem, &shape, choice, sms), lse: None })
     }
 

@@ -52,7 +52,7 @@ pub struct ScaleStrides {
     pub block: i32,
 }
 
-/// Where the tokens of sequences lie, and who knows how many each has. All but the first are Hopper's, and go with neither packed values nor queries of 16 bits.
+/// Where the tokens of sequences lie, and who knows how many each has. All but the first go with neither packed values nor queries of 16 bits.
 /// Lengths on the device are read by each launch, so that a captured graph follows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Lengths {

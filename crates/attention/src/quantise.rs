@@ -1,4 +1,4 @@
-//! bf16, f16 or f32 to e4m3 codes and scales, for up to three tensors in a launch; and keys and values packed for [`crate::Problem::packed_values`]. Hopper only.
+//! bf16, f16 or f32 to e4m3 codes and scales, for up to three tensors in a launch; and keys and values packed for [`crate::Problem::packed_values`], whose V^T is Hopper's alone.
 //!
 //! ```no_run
 //! # use warpsmith_attention::*;
@@ -18,7 +18,7 @@ use crate::driver::{Device, Function, RawStream};
 use crate::error::{Error, ProblemError};
 use crate::instance::Instance;
 use crate::params::{Pack, Quantise};
-use crate::plan::DevicePtr;
+use crate::plan::{self, DevicePtr, HOPPER};
 use crate::problem::{BLOCK, Strides};
 use crate::way;
 use std::ffi::c_void;
@@ -180,6 +180,7 @@ pub struct Quantised {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuantisePlan {
     parts: Vec<Quantisation>,
+    target: &'static str,
     instance: Instance,
     entries: Vec<&'static str>,
     grid: [u32; 3],
@@ -202,8 +203,9 @@ impl QuantisePlan {
         if parts.iter().any(|part| part.scales != first.scales) {
             return Err(ProblemError::PartsDiffer("scales").into());
         }
-        if (device.major, device.minor) != (9, 0) {
-            return Err(ProblemError::QuantisingNeedsHopper { major: device.major, minor: device.minor }.into());
+        let target = plan::target(device)?;
+        if target != HOPPER && parts.iter().any(|part| part.transposed) {
+            return Err(ProblemError::Packed { major: device.major, minor: device.minor }.into());
         }
         let most = |of: fn(&Quantisation) -> u32| parts.iter().map(of).max().unwrap_or(1);
         let grid = [most(Quantisation::blocks), most(|part| part.batch * part.heads), parts.len() as u32];
@@ -213,6 +215,7 @@ impl QuantisePlan {
             let defines = vec![("WS_D", first.head_dim), ("WS_KIND", first.from as u32)];
             return Ok(QuantisePlan {
                 parts: parts.to_vec(),
+                target,
                 instance: Instance { file: "pack", defines },
                 entries: vec!["attention_pack"],
                 grid,
@@ -238,7 +241,8 @@ impl QuantisePlan {
         let counters_at = parts.iter().map(&mut begin).collect();
         // A head's CTAs wait for each other: only where so many launches at once as nobody makes would leave them without places (two to three CTAs fit an SM).
         let halves = parts.iter().all(|part| part.from != Wide::F32);
-        let ticket = (first.scales == Scales::Head && halves && grid[0] <= device.sms / 4).then_some(counters);
+        let fits = target == HOPPER && grid[0] <= device.sms / 4;
+        let ticket = (first.scales == Scales::Head && halves && fits).then_some(counters);
         let entries = match (ticket, first.scales) {
             (Some(_), _) => vec![match most(|part| part.head_dim) {
                 0..=64 => "attention_quantise_head_4",
@@ -250,7 +254,17 @@ impl QuantisePlan {
         };
         let counters = counters + u32::from(ticket.is_some());
         let instance = Instance { file: "quantise", defines: Vec::new() };
-        Ok(QuantisePlan { parts: parts.to_vec(), instance, entries, grid, block: 256, counters_at, ticket, counters })
+        Ok(QuantisePlan {
+            parts: parts.to_vec(),
+            target,
+            instance,
+            entries,
+            grid,
+            block: 256,
+            counters_at,
+            ticket,
+            counters,
+        })
     }
 
     /// 32-bit words that launches want, zero before the first one; every launch leaves them zero. Launches that may overlap must not share them.
@@ -269,7 +283,7 @@ impl QuantisePlan {
 
     /// Loads the kernels from what this build embeds, into the current context. Errors: [`Error::NoKernel`], and what the driver refuses.
     pub fn load(&self) -> Result<LoadedQuantisePlan, Error> {
-        let load = |entry: &&str| way::embedded("sm_90a", &self.instance, entry, 0);
+        let load = |entry: &&str| way::embedded(self.target, &self.instance, entry, 0);
         Ok(LoadedQuantisePlan { plan: self.clone(), kernels: self.entries.iter().map(load).collect::<Result<_, _>>()? })
     }
 }
@@ -340,7 +354,7 @@ impl LoadedQuantisePlan {
         let arguments = [of_parts, (&raw mut ticket).cast()];
         for kernel in &self.kernels {
             let count = 1 + usize::from(plan.ticket.is_some());
-            kernel.launch(plan.grid, plan.block, 0, stream, true, &arguments[..count])?;
+            kernel.launch(plan.grid, plan.block, 0, stream, plan.target == HOPPER, &arguments[..count])?;
         }
         Ok(())
     }

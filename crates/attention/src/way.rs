@@ -52,7 +52,7 @@ impl Way {
             (before, Making::new(problem, &choice))
         });
         let clears = match problem.lengths {
-            Lengths::Varlen { tokens_q, .. } if choice.instance.define("WS_LENS") == 0 => {
+            Lengths::Varlen { tokens_q, .. } if choice.instance.define("WS_LENS") != 2 => {
                 let rows = u64::from(tokens_q) * u64::from(problem.heads_q);
                 let width = if matches!(problem.output, Output::E4m3 { .. }) { 1 } else { 2 };
                 Some((rows * u64::from(problem.head_dim) * width, rows))

@@ -1,8 +1,10 @@
-//! The heuristic gives what its Python version gives: `choices.tsv` and `lengths.tsv` are written by `python/tests/choices.py`, whose own test keeps them fresh.
+//! The heuristic gives what its Python version gives: `choices.tsv`, `lengths.tsv` and `portable.tsv` are written by `python/tests/choices.py`, whose own test keeps them fresh.
 
 use std::collections::BTreeSet;
 use warpsmith_attention::bundle::Bundle;
-use warpsmith_attention::heuristic::{Shape, choose, choose_lengths, choose_varlen};
+use warpsmith_attention::heuristic::{
+    Shape, choose, choose_lengths, choose_portable, choose_portable_lengths, choose_varlen,
+};
 use warpsmith_attention::{Choice, Mask, instances, portable_instances};
 
 /// Batch, key heads, group, queries, keys, head dimension; then whether plain, packed, lse, wide, fast.
@@ -73,6 +75,33 @@ fn rows_of_the_table_of_lengths() {
         decided += u32::from(c.row_tiles > 0 && c.tiles_per_unit > 0 && c.instance.file != "decode");
     }
     assert!(seen >= 900 && made > 20 && decided > 20, "{seen} rows, {made} over V^T, {decided} decided by the device");
+}
+
+/// Of cards that are no Hopper, too.
+#[test]
+fn rows_of_the_table_of_other_cards() {
+    let listed: BTreeSet<String> = portable_instances().iter().map(|i| i.name()).collect();
+    let (mut seen, mut shared) = (0, 0);
+    for line in include_str!("portable.tsv").lines().filter(|l| !l.starts_with('#')) {
+        let [places, shape, want] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let n: Vec<u32> = shape.split(' ').map(|w| w.parse().unwrap()).collect();
+        let [ref sizes @ .., causal, sms, ada] = n[..] else { panic!("{line}") };
+        let s = shape_of(sizes, causal, [1, 0, 0, 0, 0]);
+        let c = match places.split(' ').collect::<Vec<_>>()[..] {
+            ["alike"] => choose_portable(&s, sms, ada == 1),
+            ["caches"] => choose_portable_lengths(&s, sms, None, ada == 1),
+            ["tokens", q] => choose_portable_lengths(&s, sms, Some(q.parse().unwrap()), ada == 1),
+            _ => panic!("{line}"),
+        };
+        assert_eq!(said(&c), want, "{places}\t{shape}");
+        for kind in 0..3 {
+            let name = c.instance.with_output(kind).name();
+            assert!(listed.contains(&name), "{name}");
+        }
+        seen += 1;
+        shared += u32::from(c.tiles_per_worker > 1);
+    }
+    assert!(seen >= 300 && shared > 50, "{seen} rows, {shared} whose CTAs share keys");
 }
 
 #[test]

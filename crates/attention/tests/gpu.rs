@@ -266,6 +266,23 @@ fn what_is_packed_is_attended_to() {
         let counters = filled(&context, 4 * u64::from(plan.plan().counters()), 0);
         let to = Quantised { x: at(&q), codes: at(&q8), scale: at(&q_scale), ..Quantised::default() };
         plan.launch(&[to], at(&counters), stream).expect("the launch is made");
+        // By the code for other cards, which the driver compiles for this one, too: the same bytes.
+        let other = Device { major: 10, minor: 0, ..device };
+        let others = QuantisePlan::new(&[queries], &other).expect("the queries are right").load().expect("it loads");
+        let (its_q8, its_scale) = (room(rows * width_of), room(4 * u64::from(batch * heads_q)));
+        let its = Quantised { codes: at(&its_q8), scale: at(&its_scale), ..to };
+        others.launch(&[its], at(&counters), stream).expect("the launch is made");
+        context.wait().expect("the kernels end");
+        for (ours, theirs, bytes) in
+            [(&q8, &its_q8, rows * width_of), (&q_scale, &its_scale, 4 * u64::from(batch * heads_q))]
+        {
+            let [ours, theirs] = [ours, theirs].map(|buffer| {
+                let mut found = vec![0; bytes as usize];
+                buffer.read(0, &mut found).expect("it is read");
+                found
+            });
+            assert!(ours == theirs, "{head_dim}: other codes or scales");
+        }
         let askew = Quantised { codes: DevicePtr(1), ..to };
         let error = Error::Pointer { name: "codes", why: "not on 16 bytes" };
         assert_eq!(plan.launch(&[askew], at(&counters), stream).unwrap_err(), error);

@@ -128,7 +128,12 @@ fn the_kernel_that_ships_for_other_cards_is_right_on_their_arithmetic() {
     for (file, target) in [("gate_any_portable.cu", "sm_89"), ("gate_any_portable_f16.cu", "sm_80")] {
         let file = root().join("kernels/attention/hopper").join(file);
         let file = file.to_str().unwrap();
-        let rows: [(&str, &[&str], usize); 3] = [
+        let rows: [(&str, &[&str], usize); 4] = [
+            (
+                "three CTAs share keys",
+                &["--config", "shared", "--shapes", "1x6x2x9x400x128", "--scales", "block", "--layout", "dense"],
+                2,
+            ),
             ("both layouts, both masks, scales", &["--shapes", "tiny", "--scales", "head,tensor,block"], 12),
             ("queries that see nothing, in groups of three", &["--shapes", "1x3x1x40x24x64", "--mask", "causal"], 2),
             (
@@ -153,6 +158,23 @@ fn the_kernel_that_ships_for_other_cards_is_right_on_their_arithmetic() {
             let bad = results.iter().find(|r| r["verdict"] != "passed").map(|r| &r["finding"]);
             assert_eq!((code, bad, results.len()), (0, None, workloads), "{target}: {what}");
         }
+    }
+}
+
+/// The same where only the device knows lengths: one behind another, parts of caches, pages; by one CTA to a row tile, and by three that share its keys.
+#[test]
+fn other_cards_have_sequences_of_their_own_lengths() {
+    for file in ["gate_any_portable_lengths.cu", "gate_any_portable_f16_lengths.cu"] {
+        shipped_pass(&[
+            (file, "scales, both masks", &["--shapes", "tiny", "--scales", "head,block"], 12),
+            (file, "shared", &["--config", "shared", "--shapes", "3x4x2x9x300x64", "--mask", "causal"], 3),
+            (
+                file,
+                "shared, queries that see nothing",
+                &["--config", "shared", "--shapes", "2x3x1x40x24x64", "--mask", "causal", "--dist", "normal"],
+                3,
+            ),
+        ]);
     }
 }
 
@@ -559,6 +581,14 @@ fn the_kernel_with_exponentials_is_right_on_plain_products() {
 /// Packing: codes, scales and means of keys and values by definition; attention over what was packed; and both, one after the other.
 #[test]
 fn packing_that_ships_is_right_alone_and_with_attention_behind_it() {
+    let ampere = "what stands for a conversion to e4m3 that Ampere does not have";
+    let of = |format: &'static str, dist: &'static str| {
+        ["--target", "sm_80", "--shapes", "ragged", "--format", format, "--dist", dist]
+    };
+    shipped_pass(&[
+        ("gate_any_pack.cu", ampere, &of("bf16", "normal,zeros"), 2),
+        ("gate_any_pack_keys.cu", ampere, &of("bf16,f16,f32", "outliers"), 3),
+    ]);
     let rows: [(&str, &[&str], usize); 14] = [
         ("gate_any_pack_head.cu", &["--scales", "head", "--format", "bf16,f16", "--dist", "normal,zeros"], 8),
         ("gate_any_pack_head.cu", &["--scales", "head", "--shapes", "1x1x129x256,2x3x700x128", "--dist", "shifted"], 2),

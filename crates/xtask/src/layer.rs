@@ -174,6 +174,8 @@ fn shipped(root: &Path, tasks: &TaskSet) -> Result<Vec<(Candidate, Option<PathBu
         "gate_any_split_plain.cu",
         "gate_any_portable.cu",
         "gate_any_portable_f16.cu",
+        "gate_any_portable_lengths.cu",
+        "gate_any_portable_f16_lengths.cu",
         "gate_any_portable_packed.cu",
         "gate_any_pack.cu",
         "gate_any_pack_head.cu",

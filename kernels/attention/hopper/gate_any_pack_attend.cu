@@ -76,7 +76,7 @@
 //!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
 //!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 0 },
-//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = 0 },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = 1 },
 //!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
 //!   { name = "row_tiles", type = "i32", offset = 236, value = 0 },
 //!   { name = "section", type = "i32", offset = 240, value = 1 },

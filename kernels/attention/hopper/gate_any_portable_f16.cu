@@ -6,9 +6,24 @@
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! precision = "f16"
+//! [levers]
+//! SHARES = [1, 3]
+//! [[config]]
+//! name = "alone"
+//! set = { SHARES = 1 }
+//! [[config]]
+//! name = "shared"
+//! set = { SHARES = 3 }
 //! [budget]
 //! registers = 255
-//! spill_bytes = 0
+//! spill_bytes = 256
+//! [workspace.partial]
+//! dtype = "f32"
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64)", "SHARES", "64", "D + 4"]
+//! [workspace.arrived]
+//! dtype = "i32"
+//! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64)"]
+//! init = "zero"
 //! [structs.p]
 //! bytes = 256
 //! align = 8
@@ -21,8 +36,8 @@
 //!   { name = "v_scale", type = "ptr", offset = 40, value = "v_scale" },
 //!   { name = "out", type = "ptr", offset = 48, value = "out" },
 //!   { name = "lse", type = "ptr", offset = 56, value = "lse" },
-//!   { name = "partial", type = "ptr", offset = 64, value = 0 },
-//!   { name = "arrived", type = "ptr", offset = 72, value = 0 },
+//!   { name = "partial", type = "ptr", offset = 64, value = "partial" },
+//!   { name = "arrived", type = "ptr", offset = 72, value = "arrived" },
 //!   { name = "q_b", type = "i64", offset = 80, value = "q_stride_b" },
 //!   { name = "q_h", type = "i64", offset = 88, value = "q_stride_h" },
 //!   { name = "q_s", type = "i64", offset = 96, value = "q_stride_s" },
@@ -51,7 +66,7 @@
 //!   { name = "out_inverse_scale", type = "f32", offset = 216, value = "out_inverse_scale" },
 //!   { name = "softmax_scale_log2", type = "f32", offset = 220, value = "softmax_scale_log2" },
 //!   { name = "tiles_per_unit", type = "i32", offset = 224, value = 0 },
-//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = 0 },
+//!   { name = "tiles_per_worker", type = "i32", offset = 228, value = "SHARES" },
 //!   { name = "total_tiles", type = "i32", offset = 232, value = 0 },
 //!   { name = "row_tiles", type = "i32", offset = 236, value = 0 },
 //!   { name = "section", type = "i32", offset = 240, value = 1 },
@@ -59,11 +74,11 @@
 //! ]
 //! [[launch]]
 //! entry = "attention_portable"
-//! grid = ["ceil_div(Hq / Hkv * Sq, 64)", "Hkv", "B"]
+//! grid = ["ceil_div(Hq / Hkv * Sq, 64)", "Hkv * SHARES", "B"]
 //! block = [128]
-//! shared_bytes = "3 * 64 * (D + 8) * 2"
+//! shared_bytes = "(64 + 2 * (64 - 32 * (D / 256))) * (D + 8) * 2 + 2 * (64 - 32 * (D / 256)) * D"
 //! args = ["p"]
 
-// portable.cu, as it ships for sm_80 and as PTX, products in FP16: any heads, lengths, strides and scales. On the CPU too: the PTX machine executes all of its instructions.
+// portable.cu, as it ships for sm_80 and as PTX, products in FP16: any heads, lengths, strides and scales, by one CTA to a row tile or three that share its keys. On the CPU too: the PTX machine executes all of its instructions.
 // The struct is Params of params.cuh (ragged.cuh: Ragged), field by field; the entry and its code are those that ship.
 #include "portable.cu"

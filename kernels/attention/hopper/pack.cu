@@ -14,7 +14,8 @@
 // dimension 16 c + 2 r (r < 8) or 16 c + 2 (r - 8) + 1; bytes 4 j + {0, 1, 2, 3} of 16 keys are keys 2 j + {0, 1, 8, 9}.
 // Assumes: D 64, 128 or 256 (WS_D), one element type (WS_KIND: 0 bf16, 1 f16, 2 f32). Grid: (blocks of 128 tokens, B * H, tensors), 2 * D threads.
 // A thread holds 8 values of each of 8 rows in registers, all loaded at once; every CTA of a head makes the mean itself, from the L2, meanwhile.
-// Judged on the PTX machine, for sm_89: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
+// For any card from Ampere on. Judged on the PTX machine, for sm_89 and sm_80: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
+#include "e4m3.cuh"
 #include "params.cuh"
 #include "quotient.cuh"
 
@@ -249,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kThreadsOfSM / kThreads) 
         widen(x[i], y);
 #pragma unroll
         for (i32 e = 0; e < 8; ++e) y[e] = divided(y[e] - mean[e], scale, inverse);
-        uint2 made = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
+        uint2 made = make_uint2(codes_of_four(y[0], y[1], y[2], y[3]), codes_of_four(y[4], y[5], y[6], y[7]));
         if (at < stored) *reinterpret_cast<uint2*>(to + i * kRows * static_cast<i64>(t.c_s)) = made;
         if (at >= tokens) made = make_uint2(0u, 0u);
         if (t.transposed) *reinterpret_cast<uint2*>(into + i * (kRows * WS_D + 16)) = made;

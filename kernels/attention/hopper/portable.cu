@@ -3,13 +3,15 @@
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
 // Shapes: params.cuh. Rows are packed: row r of a key head is query r / group of query head r % group, 64 rows to a CTA, 16 to a warp.
-// Any Sq, Sk, group; scales per tensor, head or block of 128 tokens; causal is aligned bottom-right.
+// Any Sq, Sk, group; scales per tensor, head or block of 128 tokens; causal is aligned bottom-right. With WS_LENS sequences whose lengths, and the places
+// of whose keys, only the device knows: one behind another, parts of caches, pages (ragged.cuh); wrong lengths give wrong values, never a fault.
 // Assumes: WS_D 64, 128 or 256; rows on 16 bytes; nothing newer than its target, so sm_80's PTX runs wherever there are no kernels of a card's own.
-// Roles: on sm_89 portable_e4m3.cuh. Elsewhere four warps load a tile of 64 keys, turn e4m3 into f16 (exact) on its way to shared memory, and
-// multiply by mma.sync with f32 accumulators; P is f16, so this rounds less than the kernels with P in e4m3.
-//     per tile:  bar | load K, V | bar | S = Q K^T | softmax in registers | O = O a + P V
+// Roles: four warps, by portable_e4m3.cuh on sm_89, by portable_f16.cuh elsewhere: e4m3 turned into f16 (exact), products by mma.sync with f32 accumulators;
+// P is f16, so that this rounds less than the kernels with P in e4m3.
+// Where row tiles are few, `tiles_per_worker` CTAs share a row tile's keys, whole blocks of 128 tokens each; the last one to come adds what they left in
+// `partial`, in the order of keys, so that results do not depend on timing, and leaves its counter in `arrived` zero.
 // O is kept in units of V's current scale: where scales differ by block, their ratio goes into the rescaling that is due anyway.
-// Shared memory: Q, K and V, 64 rows of D + 8 halves each: at D 256 just the 99 KB that Ada gives. sm_89: Q's 64 rows and two stages of K and V, in bytes.
+// Shared memory: as these two say; at most the 99 KB that sm_86, sm_89 and sm_120 give a CTA.
 // Measured: on an H200 only, by the driver's own compilation; on Ada by issue slots and ptxas alone (docs/ledger.md). Comes from: ladder level 08.
 
 #ifndef WS_D
@@ -18,15 +20,23 @@
 #ifndef WS_CAUSAL
 #define WS_CAUSAL 0
 #endif
+#ifndef WS_LENS
+#define WS_LENS 0
+#endif
 #ifndef WS_E4M3
 #define WS_E4M3 (__CUDA_ARCH__ == 890)   // products in e4m3; newer cards run them too, Hopper by widening
 #endif
 
+#include "e4m3.cuh"
 #include "params.cuh"
 #include "softmax.cuh"
+#if WS_LENS
+#include "sequence.cuh"
+#endif
 
 constexpr i32 D = WS_D;
 static_assert(D == 64 || D == 128 || D == 256, "head dimensions are 64, 128 and 256");
+constexpr i32 kCtaThreads = 128, kCtaRows = 64;
 
 // A thread's two rows of queries.
 struct Rows {
@@ -35,20 +45,58 @@ struct Rows {
     float scale[2];                    // of scores, but for the keys' own; 0 if not valid
 };
 
+// A CTA's sequence, and which of its keys are the CTA's: whole tiles, but where they end.
+struct Part {
+    i32 b, queries, keys, from_key, to_key;
+    const u8* q;        // its first query's codes, of head 0
+    const u8* k;        // its first key's, or those of page 0, of the CTA's head
+    const u8* v;
+#if WS_LENS
+    const i32* pages;   // its own, or null
+    i32 page_size, page_count;
+    u32 inverse;        // of page_size, 2^32 - 1 divided by it
+
+    // How far behind k, or v, the codes of a key in a page lie.
+    WS_DEV_MEMBER i64 in_page(i32 key, i64 stride, i64 page_stride) const {
+        i32 page = static_cast<i32>(__umulhi(key, inverse)), in = key - page * page_size;   // one too few at most
+        if (in >= page_size) ++page, in -= page_size;
+        return min(max(__ldg(pages + page), 0), page_count - 1) * page_stride + in * stride;
+    }
+#endif
+    WS_DEV_MEMBER bool in_pages() const {
+#if WS_LENS
+        return pages != nullptr;
+#else
+        return false;
+#endif
+    }
+
+    // The same of any key.
+    WS_DEV_MEMBER i64 key_at(i32 key, i64 stride, i64 page_stride) const {
+#if WS_LENS
+        if (pages) return in_page(key, stride, page_stride);
+#endif
+        return key * stride;
+    }
+
+    // Keys that all rows from this one on see end here.
+    WS_DEV_MEMBER i32 clear(const Params& p, i32 row) const { return WS_CAUSAL ? min(keys, keys - queries + row / p.group + 1) : keys; }
+};
+
 WS_DEV void matrices(u32 (&r)[4], u32 addr) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(addr) : "memory");
 }
 
-WS_DEV Rows rows_of(const Params& p, i32 b, i32 kv_head, i32 first) {
+WS_DEV Rows rows_of(const Params& p, const Part& part, i32 kv_head, i32 first) {
     Rows r;
 #pragma unroll
     for (i32 h = 0; h < 2; ++h) {
         const i32 n = first + 8 * h;
-        r.valid[h] = n < p.group * p.Sq;
+        r.valid[h] = n < p.group * part.queries;
         r.query[h] = n / p.group;
         r.head[h] = kv_head * p.group + n % p.group;
-        r.limit[h] = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + r.query[h] + 1) : p.Sk;
-        r.scale[h] = r.valid[h] ? p.q_scale[b * p.qs_b + r.head[h] * p.qs_h + (r.query[h] >> 7) * p.qs_t] * p.softmax_scale_log2 : 0.0f;
+        r.limit[h] = part.clear(p, n);
+        r.scale[h] = r.valid[h] ? p.q_scale[part.b * p.qs_b + r.head[h] * p.qs_h + (r.query[h] >> 7) * p.qs_t] * p.softmax_scale_log2 : 0.0f;
     }
     return r;
 }
@@ -59,23 +107,101 @@ WS_DEV Rows rows_of(const Params& p, i32 b, i32 kv_head, i32 first) {
 #include "portable_f16.cuh"
 #endif
 
-extern "C" __global__ void __launch_bounds__(128, kCtas) attention_portable(const __grid_constant__ Params p) {
-    extern __shared__ __align__(256) u8 smem[];   // a row of bytes, at D 256: chunks of it differ by an exclusive or
-    const i32 b = blockIdx.z, kv_head = blockIdx.y, row_base = blockIdx.x * 64;
-    const Rows rows = rows_of(p, b, kv_head, row_base + static_cast<i32>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4));
-    const i32 last_query = min(p.Sq, (row_base + 63) / p.group + 1);
-    const i32 last = max(0, WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + last_query) : p.Sk), tiles = (last + KEYS - 1) / KEYS;
-    Done done;
-    attend(done, p, rows, smem, b, kv_head, row_base, tiles);
+#if WS_LENS
+#define WS_TAKES const __grid_constant__ Params p, const __grid_constant__ Ragged x
+#else
+#define WS_TAKES const __grid_constant__ Params p
+#endif
 
+extern "C" __global__ void __launch_bounds__(kCtaThreads, kCtas) attention_portable(WS_TAKES) {
+    extern __shared__ __align__(256) u8 smem[];   // a row of bytes, at D 256: chunks of it differ by an exclusive or
+    const i32 shares = p.tiles_per_worker;
+    const i32 b = blockIdx.z, kv_head = blockIdx.y / shares, share = blockIdx.y % shares, row_base = blockIdx.x * kCtaRows;
+    Part part;
+    part.b = b;
+#if WS_LENS
+    const Sequence s = sequence_of(p, x, b);
+    if (row_base >= p.group * s.queries) return;   // all CTAs that share it: nobody asks for their counter
+    part.queries = s.queries, part.keys = s.keys;
+    part.q = p.q + (x.cu_q ? s.first_q * p.q_s : b * p.q_b);
+    part.pages = x.pages ? x.pages + b * x.pages_b : nullptr;
+    part.page_size = x.page_size, part.page_count = x.page_count;
+    part.inverse = x.pages ? 0xFFFFFFFFu / static_cast<u32>(x.page_size) : 0;
+    part.k = p.k + kv_head * p.k_h + (x.pages ? 0 : x.cu_k ? s.first_k * p.k_s : b * p.k_b);
+    part.v = p.v + kv_head * p.v_h + (x.pages ? 0 : x.cu_k ? s.first_k * p.v_s : b * p.v_b);
+    const i64 out = x.cu_q ? s.first_q * x.o_s : b * x.o_b, lse = x.cu_q ? s.first_q * x.l_s : b * x.l_b;
+    auto out_at = [&](i32 head, i32 query) { return out + head * x.o_h + query * x.o_s; };
+    auto lse_at = [&](i32 head, i32 query) { return lse + head * x.l_h + query * x.l_s; };
+#else
+    part.queries = p.Sq, part.keys = p.Sk;
+    part.q = p.q + b * p.q_b;
+    part.k = p.k + b * p.k_b + kv_head * p.k_h;
+    part.v = p.v + b * p.v_b + kv_head * p.v_h;
+    auto lse_at = [&](i32 head, i32 query) { return (static_cast<i64>(b) * p.Hq + head) * p.Sq + query; };
+    auto out_at = [&](i32 head, i32 query) { return lse_at(head, query) * D; };
+#endif
+    // Keys that any row sees, and of their tiles the share of this CTA.
+    const i32 seen_keys = max(0, part.clear(p, min(row_base + kCtaRows - 1, p.group * part.queries - 1)));
+    const i32 of_share = ((seen_keys + 127) / 128 + shares - 1) / shares * 128, whole_tiles = (seen_keys + KEYS - 1) / KEYS * KEYS;
+    part.from_key = min(whole_tiles, share * of_share);
+    part.to_key = min(part.keys, min(whole_tiles, part.from_key + of_share));
+    const i32 row = static_cast<i32>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4);
+    const Rows rows = rows_of(p, part, kv_head, row_base + row);
+    Done done;
+    attend(done, p, part, rows, smem, kv_head, row_base);
+
+    const i32 most_rows = min(kCtaRows, p.group * p.Sq), part_floats = most_rows * (D + 4);   // each row's values, its largest score and sum
+    const i64 unit = (static_cast<i64>(b) * p.Hkv + kv_head) * gridDim.x + blockIdx.x;
+    float* parts = p.partial + unit * shares * part_floats;
 #pragma unroll
     for (i32 h = 0; h < 2; ++h) {
         const float all = quad_sum(done.sum[h]);   // before any choice: every lane of a quad takes part
         if (!rows.valid[h]) continue;
-        const bool seen = done.top[h] != kNegInf;
-        const i64 at = (static_cast<i64>(b) * p.Hq + rows.head[h]) * p.Sq + rows.query[h];
+        const bool seen = done.top[h] != kNegInf || all != all;   // maxima pass over what is no number
         if (!seen) clear_row(done, h);   // values that are no numbers leave their mark at a weight of zero, too
-        store_row(p, done, at, h, seen ? done.unit[h] / all : 0.0f);
-        if (p.lse && threadIdx.x % 4 == 0) p.lse[at] = seen ? (done.top[h] + lg2(all) - Done::kShift) * kLn2 : kNegInf;
+        if (shares > 1) {
+            float* to = parts + share * part_floats + (row + 8 * h) * (D + 4);
+            leave_row(to, done, h);
+            if (threadIdx.x % 4 == 0) __stcg(reinterpret_cast<float2*>(to + D), make_float2(done.top[h], all));
+            continue;
+        }
+        store_row(p, done, out_at(rows.head[h], rows.query[h]), h, seen ? done.unit[h] / all : 0.0f);
+        if (p.lse && threadIdx.x % 4 == 0) p.lse[lse_at(rows.head[h], rows.query[h])] = seen ? (done.top[h] + lg2(all) - Done::kShift) * kLn2 : kNegInf;
+    }
+    if (shares == 1) return;
+
+    // phase: adding, by the last CTA to come
+    i32* last = reinterpret_cast<i32*>(smem);
+    cp_async_wait<0>();   // a part without tiles has not waited for its queries
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        *last = add_in_order(p.arrived + unit, 1) == shares - 1;
+        if (*last) atomicExch(p.arrived + unit, 0);
+    }
+    __syncthreads();
+    if (!*last) return;
+    __threadfence();
+    for (i32 i = threadIdx.x; i < min(kCtaRows, p.group * part.queries - row_base) * (D / 4); i += kCtaThreads) {
+        const i32 r = i / (D / 4), d = i % (D / 4) * 4, n = row_base + r;
+        const float* from = parts + r * (D + 4);
+        float top = kNegInf, sum = 0.0f;
+        float4 o = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 4
+        for (i32 j = 0; j < shares; ++j) top = fmaxf(top, __ldcg(from + j * part_floats + D));
+        const float reference = top == kNegInf ? 0.0f : top;
+#pragma unroll 4
+        for (i32 j = 0; j < shares; ++j) {
+            const float2 it = __ldcg(reinterpret_cast<const float2*>(from + j * part_floats + D));
+            const float4 y = __ldcg(reinterpret_cast<const float4*>(from + j * part_floats + d));
+            const float f = ex2(it.x - reference);
+            sum = fmaf(it.y, f, sum);
+            o.x = fmaf(y.x, f, o.x), o.y = fmaf(y.y, f, o.y), o.z = fmaf(y.z, f, o.z), o.w = fmaf(y.w, f, o.w);
+        }
+        const bool seen = top != kNegInf || sum != sum;
+        const float f = seen ? 1.0f / sum : 0.0f;
+        const i32 head = kv_head * p.group + n % p.group, query = n / p.group;
+        store_four(p, out_at(head, query) + d, o.x * f, o.y * f, o.z * f, o.w * f);
+        if (p.lse && d == 0) p.lse[lse_at(head, query)] = seen ? (top + lg2(sum) - Done::kShift) * kLn2 : kNegInf;
     }
 }

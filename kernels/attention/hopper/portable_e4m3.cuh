@@ -1,6 +1,6 @@
 // portable.cu's way over the keys on Ada (sm_89): both products in e4m3, as the codes lie in memory.
 //
-// Wants D and Rows of portable.cu. Knows nothing of where results go.
+// Wants D, Rows and Part of portable.cu. Knows nothing of where results go.
 //     per tile of 64 (D 256: 32) keys:  wait for its copy | bar | start the next one's | S = Q K^T | softmax in registers | T = P V | O = O a + T
 // K and V come by cp.async as bytes into two stages: the barrier also says that all are done with the tile whose place the next copy takes.
 // P is e4m3, 2^8 at the row's maximum. Ada's FP8 accumulator keeps 13 bits, so a tile's T begins at zero and is folded into O in f32.
@@ -11,36 +11,14 @@
 #pragma once
 
 constexpr i32 KEYS = D == 256 ? 32 : 64;   // 64 spill at D 256, and take the room of a second CTA
-constexpr i32 kCtas = D == 64 ? 4 : 2;        // on an SM: what registers and 100 KB of shared memory allow
+constexpr i32 kCtas = D == 64 ? 4 : 2;   // on an SM: what registers and 100 KB of shared memory allow
 constexpr u32 kBytesTile = KEYS * D, kBytesQ = 64 * D;
 constexpr bool kQInRegisters = D <= 128;
 
-// Keeps a number in its register: the compiler would rather compute it again in every tile.
-WS_DEV void hold(u32& x) { asm volatile("" : "+r"(x)); }
-WS_DEV void hold(i64& x) { asm volatile("" : "+l"(x)); }
-
-// Four matrices of eight rows of 16 bytes, `kBytes` behind what the lanes' addresses say; transposed in pairs of bytes.
-template <u32 kBytes, bool kTransposed>
-WS_DEV void matrices_at(u32 (&r)[4], u32 addr) {
-    if (kTransposed)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4 + %5];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                     : "r"(addr), "n"(kBytes)
-                     : "memory");
-    else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4 + %5];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                     : "r"(addr), "n"(kBytes)
-                     : "memory");
-}
-
-template <u32 kBytes>
-WS_DEV void copy_16_to(u32 smem, const u8* gmem, u32 valid_bytes) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0 + %3], [%1], 16, %2;" ::"r"(smem), "l"(gmem), "r"(valid_bytes), "n"(kBytes) : "memory");
-}
-
 // Where sixteen codes of a tile lie: eight rows at one chunk fall on eight different groups of four banks.
 WS_DEV u32 chunk_at(u32 row, u32 chunk) { return row * D + ((chunk ^ (D == 64 ? row / 2 % 4 : row % 8)) << 4); }
+
+#include "portable_copy.cuh"
 
 // d = a b, from zero.
 WS_DEV void multiply_first(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
@@ -48,59 +26,6 @@ WS_DEV void multiply_first(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
                  : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
-
-// This thread's part of copying tiles of keys: a chunk of every kRows-th row.
-struct Copier {
-    static constexpr i32 kChunks = D / 16, kRows = 128 / kChunks, kPasses = KEYS / kRows;
-    static_assert(kRows % 8 == 0, "a pass keeps the swizzle");
-    const u8* k;
-    const u8* v;
-    i64 k_pass, v_pass;
-    u32 to, row;   // in a tile
-
-    WS_DEV_MEMBER Copier(const Params& p, i32 b, i32 kv_head) {
-        const u32 chunk = threadIdx.x % kChunks;
-        row = threadIdx.x / kChunks;
-        k = p.k + b * p.k_b + kv_head * p.k_h + row * p.k_s + chunk * 16;
-        v = p.v + b * p.v_b + kv_head * p.v_h + row * p.v_s + chunk * 16;
-        k_pass = kRows * p.k_s, v_pass = kRows * p.v_s;
-        to = chunk_at(row, chunk);
-        hold(to);
-        hold(k_pass);
-        hold(v_pass);
-    }
-
-    // Passes from kPass on, of whole tiles.
-    template <i32 kPass>
-    WS_DEV_MEMBER void passes(u32 stage) {
-        if constexpr (kPass < kPasses) {
-            copy_16_to<kPass * kRows * D>(stage, k, 16);
-            copy_16_to<kPass * kRows * D + kBytesTile>(stage, v, 16);
-            k += k_pass;
-            v += v_pass;
-            passes<kPass + 1>(stage);
-        }
-    }
-
-    // The copy of the tile from key `first` on, and a group of it; keys behind the last are zeros. Tiles are asked for in order.
-    WS_DEV_MEMBER void copy(const Params& p, u32 stage, i32 first) {
-        stage += to;
-        if (first + KEYS <= p.Sk) {
-            passes<0>(stage);
-        } else if (first < p.Sk) {
-            const i32 left = p.Sk - first - static_cast<i32>(row);
-#pragma unroll
-            for (i32 i = 0; i < kPasses; ++i) {
-                const bool inside = i * kRows < left;   // nothing is read of what is not: any address will do
-                cp_async_16(stage + i * kRows * D, inside ? k : p.k, inside ? 16 : 0);
-                cp_async_16(stage + i * kRows * D + kBytesTile, inside ? v : p.v, inside ? 16 : 0);
-                k += k_pass;
-                v += v_pass;
-            }
-        }
-        cp_async_commit();
-    }
-};
 
 // What is left of a thread's two rows when all keys are done: o[c][h] are columns 16 c + 4 t .. + 3 of row h, in units of unit[h]; top
 // is the largest score in powers of two, sum of 2^(score - top + 8).
@@ -114,13 +39,26 @@ WS_DEV void clear_row(Done& done, i32 h) {
     for (i32 c = 0; c < D / 16; ++c) done.o[c][h][0] = done.o[c][h][1] = done.o[c][h][2] = done.o[c][h][3] = 0.0f;
 }
 
-// Writes row h times f.
+// Four neighbouring columns of an output row.
+WS_DEV void store_four(const Params& p, i64 at, float a, float b, float c, float d) { store_out4(p, at, a, b, c, d); }
+
+// Writes row h times f, from there on.
 WS_DEV void store_row(const Params& p, const Done& done, i64 at, i32 h, float f) {
     const i32 column = 4 * (threadIdx.x % 4);
 #pragma unroll
     for (i32 c = 0; c < D / 16; ++c) {
         const float(&o)[4] = done.o[c][h];
-        store_out4(p, at * D + 16 * c + column, o[0] * f, o[1] * f, o[2] * f, o[3] * f);
+        store_out4(p, at + 16 * c + column, o[0] * f, o[1] * f, o[2] * f, o[3] * f);
+    }
+}
+
+// The same in f32, for another CTA to read.
+WS_DEV void leave_row(float* to, const Done& done, i32 h) {
+    const float f = done.unit[h];
+#pragma unroll
+    for (i32 c = 0; c < D / 16; ++c) {
+        const float(&o)[4] = done.o[c][h];
+        __stcg(reinterpret_cast<float4*>(to + 16 * c + 4 * (threadIdx.x % 4)), make_float4(o[0] * f, o[1] * f, o[2] * f, o[3] * f));
     }
 }
 
@@ -156,21 +94,20 @@ WS_DEV void values(float (&even)[4], float (&odd)[4], const u32 (&pr)[KEYS / 32]
     }
 }
 
-WS_DEV void attend(Done& r, const Params& p, const Rows& rows, u8* smem, i32 b, i32 kv_head, i32 row_base, i32 tiles) {
+WS_DEV void attend(Done& r, const Params& p, const Part& part, const Rows& rows, u8* smem, i32 kv_head, i32 row_base) {
     const u32 base = smem_addr(smem);
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, ring = base + kBytesQ;
-    Copier copier(p, b, kv_head);
-    for (i32 i = threadIdx.x; i < 64 * Copier::kChunks; i += 128) {   // Q: rows that are none are zeros
+    Copier copier(p, part);
+    for (i32 i = threadIdx.x; i < 64 * Copier::kChunks; i += kCtaThreads) {   // Q: rows that are none are zeros
         const i32 row = i / Copier::kChunks, chunk = i % Copier::kChunks, n = row_base + row;
-        const bool inside = n < p.group * p.Sq;
+        const bool inside = n < p.group * part.queries;
         const i32 head = kv_head * p.group + n % p.group, query = n / p.group;
-        cp_async_16(base + chunk_at(row, chunk), inside ? p.q + b * p.q_b + head * p.q_h + query * p.q_s + chunk * 16 : p.q, inside ? 16 : 0);
+        cp_async_16(base + chunk_at(row, chunk), inside ? part.q + head * p.q_h + query * p.q_s + chunk * 16 : p.q, inside ? 16 : 0);
     }
-    copier.copy(p, ring, 0);
-    const float* ks = p.k_scale + b * p.ks_b + kv_head * p.ks_h;
-    const float* vs = p.v_scale + b * p.vs_b + kv_head * p.vs_h;
-    // Keys that every row of the warp sees end here.
-    const i32 clear = WS_CAUSAL ? min(p.Sk, p.Sk - p.Sq + (row_base + static_cast<i32>(warp) * 16) / p.group + 1) : p.Sk;
+    copier.copy(p, part, ring, part.from_key);
+    const float* ks = p.k_scale + part.b * p.ks_b + kv_head * p.ks_h;
+    const float* vs = p.v_scale + part.b * p.vs_b + kv_head * p.vs_h;
+    const i32 clear = part.clear(p, row_base + static_cast<i32>(warp) * 16);
     // Other chunks of a row differ by an exclusive or.
     u32 q_lane = chunk_at(warp * 16 + lane % 16, lane / 16);
     u32 k_lane = chunk_at(lane % 8, lane / 8), v_lane = chunk_at(lane, 0), now = ring, next = ring + 2 * kBytesTile;
@@ -186,7 +123,8 @@ WS_DEV void attend(Done& r, const Params& p, const Rows& rows, u8* smem, i32 b, 
     r.top[0] = r.top[1] = kNegInf;
     r.sum[0] = r.sum[1] = 0.0f;
     float c0 = 0.0f, c1 = 0.0f, v_scale = 1.0f, unit = 1.0f, step[2] = {1.0f, 1.0f};   // step: what O is still to be multiplied by
-    i32 new_block = 0;   // the tile with which another block of 128 tokens begins, if scales differ by block
+    const bool idle = row_base + static_cast<i32>(warp) * 16 >= p.group * part.queries;   // its rows are none: it copies alone
+    i32 new_block = part.from_key;   // the tile with which another block of 128 tokens begins, if scales differ by block
     if (kQInRegisters) {
         cp_async_wait<0>();
         __syncthreads();
@@ -195,11 +133,16 @@ WS_DEV void attend(Done& r, const Params& p, const Rows& rows, u8* smem, i32 b, 
     }
 
 #pragma unroll 1
-    for (i32 t = 0, first = 0; t < tiles; ++t, first += KEYS) {
+    for (i32 first = part.from_key; first < part.to_key; first += KEYS) {
         cp_async_wait<0>();
         __syncthreads();
-        copier.copy(p, next, first + KEYS);   // past the last tile it is an empty group
-        if (t == new_block) {
+        copier.copy(p, part, next, first + KEYS);   // past the last tile it is an empty group
+        if (idle) {
+            now = next;
+            next = next == ring ? ring + 2 * kBytesTile : ring;
+            continue;
+        }
+        if (first == new_block) {
             const float k_scale = ks[(first >> 7) * p.ks_t];
             v_scale = vs[(first >> 7) * p.vs_t];
             c0 = rows.scale[0] * k_scale;
@@ -212,7 +155,7 @@ WS_DEV void attend(Done& r, const Params& p, const Rows& rows, u8* smem, i32 b, 
                 step[1] *= unit / v_scale;
                 unit = v_scale;
             }
-            new_block = (p.ks_t | p.vs_t) != 0 ? t + 128 / KEYS : -1;
+            new_block = (p.ks_t | p.vs_t) != 0 ? first + 128 : -1;
         }
 
         // phase: scores

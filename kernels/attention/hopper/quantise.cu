@@ -9,9 +9,10 @@
 // are there, so x is read once. CTAs take their places in order, so it ends if a head's CTAs fit the device together.
 // Assumes: D a multiple of 8, at most 256. Grid: (blocks of 128 tokens, B * H, tensors), 256 threads.
 // Rounding: to nearest even, of the quotient.
-// Judged on the PTX machine, for sm_89: gate_any_pack.cu, and with attention behind it gate_any_pack_attend.cu.
+// For any card from Ampere on. Judged on the PTX machine, for sm_89 and sm_80: gate_any_pack.cu, and with attention behind it gate_any_pack_attend.cu.
 // Measured: docs/ledger.md. Bound by memory: x is read once or twice (the second time mostly from the L2), codes written once.
 #include "block_max.cuh"
+#include "e4m3.cuh"
 #include "params.cuh"
 #include "quotient.cuh"
 
@@ -79,7 +80,7 @@ WS_DEV void load8(const Quantise& t, i64 at, const float* shift, float (&y)[8]) 
 WS_DEV void store8(const Quantise& t, i64 at, float (&y)[8], float scale, float inverse) {
 #pragma unroll
     for (i32 e = 0; e < 8; ++e) y[e] = divided(y[e], scale, inverse);
-    *reinterpret_cast<uint2*>(t.codes + at) = make_uint2(e4m3x4(y[0], y[1], y[2], y[3]), e4m3x4(y[4], y[5], y[6], y[7]));
+    *reinterpret_cast<uint2*>(t.codes + at) = make_uint2(codes_of_four(y[0], y[1], y[2], y[3]), codes_of_four(y[4], y[5], y[6], y[7]));
 }
 
 // Of a tensor or head: the CTAs that have what they want of its maximum. The last of `ctas` leaves both words as it found them.

@@ -31,7 +31,7 @@
 #endif
 
 #include "online.cuh"
-#include "ragged.cuh"
+#include "sequence.cuh"
 
 constexpr i32 STAGES = WS_D == 256 ? 1 : 2;
 constexpr u32 kStageBytes = 2 * kTileBytes;
@@ -40,25 +40,6 @@ constexpr u32 kSwapBytes = WGS * 512 + WGS * D * 256;
 constexpr u32 kFlag = WGS * kGroupBytes > kSwapBytes ? WGS * kGroupBytes : kSwapBytes;
 constexpr u32 kSharedBytes = kFlag + 16;
 static_assert(kSharedBytes <= 232448, "shared memory of a CTA");
-
-// Where one sequence lies.
-struct Sequence {
-    i32 first_q, queries, first_k, keys;
-};
-
-WS_DEV Sequence sequence_of(const Params& p, const Ragged& x, i32 b) {
-    Sequence s{0, p.Sq, 0, p.Sk};
-    if (x.cu_q) {
-        s.first_q = min(max(x.cu_q[b], 0), x.total_q);
-        s.queries = min(min(max(x.cu_q[b + 1] - s.first_q, 0), x.total_q - s.first_q), p.Sq);
-    }
-    if (x.cu_k) {
-        s.first_k = min(max(x.cu_k[b], 0), x.total_k);
-        s.keys = min(max(x.cu_k[b + 1] - s.first_k, 0), x.total_k - s.first_k);
-    }
-    if (x.used) s.keys = min(max(x.used[b], 0), s.keys);
-    return s;
-}
 
 WS_DEV void load_ragged_tile(const Params& p, const Ragged& x, const u8* base, i64 page_stride, i64 stride, i32 b, const Sequence& q, i32 first, u32 smem, u32 thread) {
     constexpr u32 kChunks = D / 16, kRows = 128 / kChunks;

@@ -1,4 +1,4 @@
-"""FP8 (e4m3) attention for PyTorch on Hopper.
+"""FP8 (e4m3) attention for PyTorch, made for Hopper; other cards from Ampere on run one portable kernel.
 
     from warpsmith.attention import sdpa_fp8, quantize_fp8
     (q8, qs), (k8, ks), (v8, vs) = (quantize_fp8(x) for x in (q, k, v))      # (B, H, S, D), D 64, 128 or 256

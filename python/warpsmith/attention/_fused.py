@@ -1,6 +1,6 @@
 """One launch of pack.cu: scales for each 128 tokens, codes, means and V^T of up to three tensors, of which each is read once.
 
-Hopper only, head dimensions of attention only. Knows tensors that were checked; what it does not take is _pack.py's to do otherwise.
+Head dimensions of attention only. Knows tensors that were checked; what it does not take is _pack.py's to do otherwise.
 """
 import ctypes
 import functools
@@ -40,8 +40,13 @@ class Packed(NamedTuple):
 
 
 def on_hopper(x):
-    """Whether x lies on a card of that kind."""
+    """Whether x lies on a card of that kind, whose attention may take V^T."""
     return x.is_cuda and _major(x.device.index) == 9
+
+
+def has_kernels(x):
+    """Whether x lies on a card for which there are kernels: Ampere or later."""
+    return x.is_cuda and _major(x.device.index) >= 8
 
 
 @functools.lru_cache(maxsize=64)
@@ -52,7 +57,7 @@ def _major(index):
 
 def takes(x):
     """Whether the kernel can read a tensor of this kind, its address aside: tensors without data are asked too."""
-    if x.dim() != 4 or x.shape[3] not in _arguments.HEAD_DIMS or x.dtype not in KINDS or not on_hopper(x):
+    if x.dim() != 4 or x.shape[3] not in _arguments.HEAD_DIMS or x.dtype not in KINDS or not has_kernels(x):
         return False
     size = x.element_size()
     B, H, S, _ = x.shape
@@ -124,6 +129,7 @@ class _Plan:
             heads.append(B * H)
         choice = _heuristic.Choice("pack", (("WS_D", D), ("WS_KIND", kind)), (), 2 * D, 0)
         self.kernel, self.grid, self.block = _kernels.kernel(choice, device.index), (max(blocks), max(heads), len(parts)), 2 * D
+        self.dependent = self.kernel.dependent
         self.launch = _driver.Launch(self.kernel, self.grid, self.block, [self.packs])
         self.makers = [Packed(*(kind and _memory.maker(kind[0], device, *kind[1:]) for kind in kinds)) for kinds in self.kinds]
 

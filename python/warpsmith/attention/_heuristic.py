@@ -788,9 +788,3 @@ def choose_made(s, wgs, made):
     told = 2 * 4 * (64 if s.D == 256 else 64 * wgs)   # factors of rows
     return Choice("forward_e4m3", tuple(defines.items()), (0, 1, 1), 128 * wgs + 128, forward_e4m3_shared(wgs, False, True, s.D) + told, tiles_per_worker=1, boxes=(64, 128),
                   transposes=True, partial_floats=made // 4)
-
-
-def choose_portable(s):
-    """Every card that is no Hopper: 64 packed rows to a CTA, keys in turn."""
-    defines = dict(WS_D=s.D, WS_CAUSAL=int(s.causal))
-    return Choice("portable", tuple(defines.items()), (ceil_div(s.group * s.Sq, 64), s.Hkv, s.B), 128, 3 * 64 * (s.D + 8) * 2)

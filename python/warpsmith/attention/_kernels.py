@@ -29,17 +29,20 @@ def source_folder():
 
 
 def portable_target(capability):
-    """What the portable kernel is compiled for: Ada's and Ampere's own code, PTX elsewhere, which the driver compiles for the card that is there."""
+    """What the portable kernel, and what quantises, are compiled for: Ada's and Ampere's own code, PTX elsewhere, which the driver compiles for the card that is there."""
     return "sm_89" if capability == (8, 9) else "sm_80" if capability[0] == 8 else "compute_80"
 
 
 def target(choice, device=None):
     """What an instance is compiled for, on a device."""
-    if choice.file != "portable":
-        return "sm_90a"
     if ("WS_E4M3", 1) in choice.defines:   # Ada's products on a newer card, for tests
         return "compute_89"
-    return "compute_80" if device is None else portable_target(torch_capability(device))
+    capability = None if device is None else torch_capability(device)
+    if choice.file == "portable":
+        return "compute_80" if device is None else portable_target(capability)
+    if choice.file in ("quantise", "pack") and capability not in (None, (9, 0)):
+        return portable_target(capability)
+    return "sm_90a"
 
 
 def torch_capability(device):
@@ -76,12 +79,13 @@ def cubin(choice, device=None):
 def kernel(choice, device, entry=None):
     """The loaded kernel of an instance on a device (whose context is current). `entry` names one of several in its file."""
     entry = entry or ENTRIES[choice.file]
-    key = (choice.name, entry, choice.shared_bytes, device)
+    arch = target(choice, device)
+    key = (choice.name, arch, entry, choice.shared_bytes, device)
     found = _loaded.get(key)
     if found is None:
         with _lock:
             found = _loaded.get(key)
             if found is None:
                 with _driver.relaxed_capture():   # a first call inside of a graph's capture loads its code too
-                    found = _loaded[key] = _driver.Kernel(cubin(choice, device), entry, choice.shared_bytes, dependent=choice.file != "portable")
+                    found = _loaded[key] = _driver.Kernel(cubin(choice, device), entry, choice.shared_bytes, dependent=arch == "sm_90a")   # others wait for no earlier launch
     return found

@@ -85,7 +85,7 @@ def _fake_pack_kv(k, v, scales="block", smooth_k=True, center_v=True):
     (k8, ks), (v8, vs) = _fake_quantize(k, scales), _fake_quantize(v, scales)
     mean = lambda on: k.new_empty((k.shape[0], k.shape[1], k.shape[3]) if on and k.shape[2] else (0,), dtype=torch.float32)
     B, H, S, D = v.shape
-    both = scales == "block" and _fused.takes(k) and _fused.takes(v)   # then one launch makes V^T too
+    both = scales == "block" and _fused.takes(k) and _fused.takes(v) and _fused.on_hopper(v)   # then one launch makes V^T too
     return k8, v8, ks, vs, mean(smooth_k), mean(center_v), v.new_empty((B, H, D, (S + 127) // 128 * 128) if both else (0,), dtype=_arguments.E4M3)
 
 

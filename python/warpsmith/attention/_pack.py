@@ -1,7 +1,7 @@
 """quantize_fp8 and pack_kv: f16, bf16 or f32 to e4m3 codes and scales.
 
-On Hopper kernels do it, for up to three tensors at a time: pack.cu where each block of tokens has its scale (_fused.py), quantise.cu for others.
-Elsewhere, and for layouts that they do not take, torch's own operations do, and give the same codes.
+Kernels do it, for up to three tensors at a time: pack.cu where each block of tokens has its scale (_fused.py), quantise.cu for others.
+On the CPU, and for layouts that they do not take, torch's own operations do, and give the same codes.
 """
 import ctypes
 import threading
@@ -72,7 +72,7 @@ def _tell_quantise(x, scales):
         plan = known_plan([x], scales)
         kinds, units = plan and plan.kinds[0], plan and plan.words
         made = list(map(_known.result, range(2)))
-    if plan:
+    if plan and plan.dependent:
         _known.tell(_known.QUANTISE, (x,), (scales,), plan.described([_known.tensor(0)], [made]), kinds, (0,), x.device, units=units)
 
 
@@ -114,7 +114,7 @@ def _packable(x):
 
 def _quantisable(x):
     """Whether quantise.cu takes x."""
-    p = _fused.real(x) and x.numel() and _fused.on_hopper(x)
+    p = _fused.real(x) and x.numel() and _fused.has_kernels(x)
     step = 16 // x.element_size()
     return (p and x.shape[3] % 8 == 0 and x.shape[3] <= 256 and x.stride(3) == 1 and x.data_ptr() % 16 == 0 and x.shape[0] * x.shape[1] <= 65535
             and not any(s % step for s in x.stride()[:3]))
@@ -180,6 +180,7 @@ class _QuantisePlan:
         self.grid, self.makers = grid, [[_memory.maker(kind[0], device, *kind[1:]) for kind in kinds] for kinds in self.kinds]
         entries = [f"attention_quantise_head_{4 if width <= 64 else 8 if width <= 128 else 16}"] if once else ["attention_amax", "attention_quantise"][not self.words:]
         self.kernels = [_kernels.kernel(_QUANTISE, device.index, e) for e in entries]
+        self.dependent = self.kernels[0].dependent
         self.launches = [_driver.Launch(k, grid, 256, [self.q, self.ticket] if once else [self.q]) for k in self.kernels]
 
     def __call__(self, pairs):
@@ -275,7 +276,7 @@ def pack_kv(k, v, *, scales="block", smooth_k=True, center_v=True):
 
 def _parts(tensors, names):
     """What pack.cu makes of each (x, whether its mean is to be taken out)."""
-    return [_fused.Part(x, centred, transposed=name == "v", even=_even(name, x)) for name, (x, centred) in zip(names, tensors)]
+    return [_fused.Part(x, centred, transposed=name == "v" and _fused.on_hopper(x), even=_even(name, x)) for name, (x, centred) in zip(names, tensors)]
 
 
 def _tell_pack(k, v, options):
@@ -292,7 +293,7 @@ def _tell_pack(k, v, options):
 
 
 def _even(name, x):
-    return EVEN.get((name, x.shape[3]), 0)
+    return EVEN.get((name, x.shape[3]), 0) if _fused.on_hopper(x) else 0
 
 
 def parts_for_one(k, v):

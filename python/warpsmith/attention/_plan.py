@@ -4,13 +4,12 @@ A plan belongs to one thread, as its parameter block is filled in anew for each 
 waits for the device. Strides of whole 16 bytes are taken as they are; `loadable` copies what has others.
 """
 import ctypes
-import dataclasses
 import math
 import struct
 
 import torch
 
-from . import _arguments, _chosen, _driver, _heuristic, _kernels, _known, _memory
+from . import _arguments, _chosen, _driver, _heuristic, _kernels, _known, _memory, _portable
 from ._params import Params, Values, aligned_tensor_maps
 from ._transpose import Transposition
 
@@ -32,25 +31,10 @@ def sms(device):
     return found
 
 
-def hopper(device):
-    """The device's number of SMs. NotImplementedError where only the dense, portable kernel runs."""
-    found = sms(device)
-    if not found:
-        raise NotImplementedError("sequences of which the device knows the lengths need Hopper (compute capability 9.0): call sdpa_fp8 for each sequence")
-    return found
-
-
-def portable(shape, device):
-    """The portable kernel on this device."""
-    c = _heuristic.choose_portable(shape)
-    if _kernels.target(c, device) in ("sm_89", "compute_89"):
-        c = ada(c, shape.D)
-    return c
-
-
-def ada(c, D):
-    """The portable kernel with products in e4m3: its tiles are bytes (portable_e4m3.cuh)."""
-    return dataclasses.replace(c, shared_bytes=64 * D + 4 * D * (32 if D == 256 else 64))
+def portable(shape, device, lengths=False, tokens_q=None):
+    """The portable kernel on this device; where only it knows lengths, of so many tokens one behind another, or of caches."""
+    processors, ada = torch.cuda.get_device_properties(device).multi_processor_count, _kernels.portable_target(_kernels.torch_capability(device)) == "sm_89"
+    return _portable.choose_lengths(shape, processors, tokens_q, ada=ada) if lengths else _portable.choose(shape, processors, ada=ada)
 
 
 def is_loadable(x, dims=3):

@@ -2,7 +2,7 @@
 
 Nothing is read back, so both can be captured, and a captured graph follows the lengths of each replay. A decode of at most 16 packed queries (D 256:
 eight) is decode.cu's, if pages are whole tiles of it (16 to 64 keys; of at most eight packed rows 16 at D 128, 32 at D 64, too), and sequences one behind another are if none has more.
-More are few.cuh's, if pages are parts of its tiles or whole ones; all else is ragged.cu's.
+More are few.cuh's, if pages are parts of its tiles or whole ones; all else is ragged.cu's. So on Hopper; other cards run portable.cu.
 """
 import ctypes
 import math
@@ -251,12 +251,15 @@ class _RaggedPlan:
     """What stays the same for a layout. Belongs to one thread."""
 
     def __init__(self, q, k, v, scales, sizes, causal, softmax_scale, out_dtype, out_scale, out_steps, lse_steps, places, lse, fast):
-        sms = _plan.hopper(q.device)
+        sms = _plan.sms(q.device)
         B, Hq, Hkv, Sq, Sk, D = sizes
         if B > _MAX_GRID:
             raise ValueError(f"at most {_MAX_GRID} sequences in a call, not {B}: split the batch")
         shape = _heuristic.Shape(B, Hq, Hkv, Sq, Sk, D, causal and Sq > 1, plain=not any(map(_arguments.blocks, scales)), lse=lse, fast=fast)
-        c = _chosen.choose_lengths(shape, sms, places.get("page_size")) if q.dim() == 4 else _chosen.choose_varlen(shape, q.shape[0], k.shape[0], sms)
+        if not sms:
+            c = _plan.portable(shape, q.device, lengths=True, tokens_q=q.shape[0] if q.dim() == 3 else None)
+        else:
+            c = _chosen.choose_lengths(shape, sms, places.get("page_size")) if q.dim() == 4 else _chosen.choose_varlen(shape, q.shape[0], k.shape[0], sms)
         self.choice = c = c.with_output(_arguments.OUT_KINDS[out_dtype])
         self.index, self.device = q.device.index, q.device
         self.writes_all = ("WS_LENS", 2) in c.defines   # rows of no sequence too
