@@ -51,10 +51,14 @@ def dense_case(r, g, choice=None):
 
 
 def of_other_card(ada):
-    """The same by other cards' kernel."""
+    """The same by other cards' kernel; half of them with rows of NaN, values of one, or scores that rise."""
     def case(r, g):
         with other_card(ada):
-            return dense_case(r, g)
+            if r.random() < 0.5:
+                return dense_case(r, g)
+            B, Hkv, group, D = r.randint(1, 2), r.randint(1, 2), r.choice((1, 2, 3)), r.choice((64, 128, 256))
+            kinds, (Sq, Sk) = [r.choice(("tensor", "head", "block")) for _ in range(3)], r.choice(((r.randint(1, 9), r.randint(1, 3000)), (r.randint(1, 600),) * 2, (r.randint(1, 500), r.randint(1, 900))))
+            return of_chosen(r, g, B, Hkv, group, Sq, Sk, D, r.random() < 0.5, kinds, ("normal", "outliers", "shifted"))
     return case
 
 

@@ -153,6 +153,7 @@ struct Launch {
     block: u32,
     shared_bytes: u32,
     arguments: Vec<Argument>,
+    dependent: bool,
 }
 
 impl Launch {
@@ -165,7 +166,7 @@ impl Launch {
                 Filled::Map(map) => std::ptr::from_mut(map).cast(),
             };
         }
-        self.function.launch(self.grid, self.block, self.shared_bytes, stream, true, &places[..filled.len()])
+        self.function.launch(self.grid, self.block, self.shared_bytes, stream, self.dependent, &places[..filled.len()])
     }
 }
 
@@ -198,8 +199,8 @@ struct Entry {
     _options: Py<PyTuple>,
 }
 
-/// A launch as Python gives it: function, grid, block, bytes of shared memory, arguments.
-type GivenLaunch<'py> = (usize, [u32; 3], u32, u32, Vec<Bound<'py, PyTuple>>);
+/// A launch as Python gives it: function, grid, block, bytes of shared memory, arguments, whether the kernel waits for earlier ones itself.
+type GivenLaunch<'py> = (usize, [u32; 3], u32, u32, Vec<Bound<'py, PyTuple>>, bool);
 
 /// Makes the launches of calls that Python has described.
 #[pyclass(frozen)]
@@ -393,7 +394,7 @@ impl Launcher {
             return Ok(false);
         }
         let mut made = Vec::new();
-        for (function, grid, block, shared_bytes, arguments) in launches {
+        for (function, grid, block, shared_bytes, arguments, dependent) in launches {
             if arguments.len() > ARGUMENTS {
                 return Ok(false);
             }
@@ -401,7 +402,7 @@ impl Launcher {
                 arguments.iter().map(|a| argument(a, tensors.len(), results.len())).collect::<PyResult<_>>()?;
             // SAFETY: Python loaded it with the driver's cuModuleGetFunction and never unloads it.
             let function = unsafe { raw::Function::from_handle(function as *mut c_void) };
-            made.push(Launch { function, grid, block, shared_bytes, arguments });
+            made.push(Launch { function, grid, block, shared_bytes, arguments, dependent });
         }
         let entry = Entry {
             context: raw::context().map_err(|e| PyRuntimeError::new_err(e.to_string()))?,

@@ -107,8 +107,8 @@ fn a_struct_holds_what_its_fields_say() {
     };
     let word = |at: usize| i32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let places: Vec<(u64, &str)> = addresses.iter().map(|a| (a.offset, a.of.as_str())).collect();
-    assert_eq!((bytes.len(), *align, places.len()), (256, 8, 8));
-    assert_eq!((places[0], places[7]), ((0, "q"), (56, "lse")));
+    assert_eq!((bytes.len(), *align, places.len()), (256, 8, 10));
+    assert_eq!((places[0], places[7], places[9]), ((0, "q"), (56, "lse"), (72, "arrived")));
     // Hq, Sk, and the head's stride of k.
     assert_eq!((word(192), word(204), word(112)), (4, 72, 72 * 64));
     assert_eq!(f32::from_bits(word(220) as u32), std::f32::consts::LOG2_E / 8.0);

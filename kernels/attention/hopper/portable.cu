@@ -71,14 +71,6 @@ struct Part {
 #endif
     }
 
-    // The same of any key.
-    WS_DEV_MEMBER i64 key_at(i32 key, i64 stride, i64 page_stride) const {
-#if WS_LENS
-        if (pages) return in_page(key, stride, page_stride);
-#endif
-        return key * stride;
-    }
-
     // Keys that all rows from this one on see end here.
     WS_DEV_MEMBER i32 clear(const Params& p, i32 row) const { return WS_CAUSAL ? min(keys, keys - queries + row / p.group + 1) : keys; }
 };

@@ -11,9 +11,8 @@
 constexpr i32 KEYS = D == 256 ? 32 : 64, PITCH = D + 8;   // halves; 16 bytes more than the row, so that eight rows lie in different banks
 constexpr i32 kCtas = D == 64 ? 3 : 2;   // on an SM: what registers allow
 constexpr u32 kQBytes = kCtaRows * PITCH * 2, kTile = KEYS * PITCH * 2, kBytesTile = KEYS * D;
-constexpr u32 kRaw = kQBytes + 2 * kTile;
-constexpr u32 kSwap = kRaw + 2 * kBytesTile;   // all of it
-static_assert(kRaw + 2 * kBytesTile <= 101376, "shared memory of a CTA on sm_86");
+constexpr u32 kRaw = kQBytes + 2 * kTile, kSharedBytes = kRaw + 2 * kBytesTile;
+static_assert(kSharedBytes <= 101376, "shared memory of a CTA on sm_86");
 constexpr i32 kKeyWarps = D == 256 ? 1 : 2, kHalves = kKeyWarps;   // warps that share rows; sixteens of rows that a warp has
 constexpr i32 kWarpKeys = KEYS / kKeyWarps;
 static_assert(kWarpKeys == 32);
@@ -292,7 +291,7 @@ WS_DEV void attend(Done& done, const Params& p, const Part& part, const Rows&, u
     } else {
         const bool second = warp % 2 != 0;
         float4* const swap = reinterpret_cast<float4*>(smem);   // [warp][D / 8 + 1][32]
-        static_assert(kHalves == 1 || kCtaThreads / 32 * (D / 8 + 1) * 512 <= kSwap);
+        static_assert(kHalves == 1 || kCtaThreads / 32 * (D / 8 + 1) * 512 <= kSharedBytes);
         __syncthreads();
         float4* const mine = swap + warp * (D / 8 + 1) * 32 + lane;
         const float4* const other = swap + (warp ^ 1) * (D / 8 + 1) * 32 + lane;

@@ -19,5 +19,6 @@ WS_DEV Sequence sequence_of(const Params& p, const Ragged& x, i32 b) {
         s.keys = min(max(x.cu_k[b + 1] - s.first_k, 0), x.total_k - s.first_k);
     }
     if (x.used) s.keys = min(max(x.used[b], 0), s.keys);
+    if (p.ks_t | p.vs_t) s.keys = min(s.keys, p.Sk);   // there are scales of no more blocks
     return s;
 }

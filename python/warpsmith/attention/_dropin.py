@@ -93,9 +93,8 @@ def _run(q, k, v, is_causal, scale, tells):
 
 
 def _told(before, plan, end, at, units=0):
-    """Launches, those of a plan behind others, whose results lie in scratch up to a byte, and what they want. None where `_native` cannot make them."""
-    attending = plan.described(dict(at, out=_known.result(0)), end)
-    return attending and ([*before, *attending], end + 4 * plan.choice.partial_floats, max(units, plan.choice.units))
+    """Launches, those of a plan behind others, whose results lie in scratch up to a byte, and what they want."""
+    return ([*before, *plan.described(dict(at, out=_known.result(0)), end)], end + 4 * plan.choice.partial_floats, max(units, plan.choice.units))
 
 
 def _check(q, k, v, dropout_p, is_causal):

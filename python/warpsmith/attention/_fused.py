@@ -129,7 +129,6 @@ class _Plan:
             heads.append(B * H)
         choice = _heuristic.Choice("pack", (("WS_D", D), ("WS_KIND", kind)), (), 2 * D, 0)
         self.kernel, self.grid, self.block = _kernels.kernel(choice, device.index), (max(blocks), max(heads), len(parts)), 2 * D
-        self.dependent = self.kernel.dependent
         self.launch = _driver.Launch(self.kernel, self.grid, self.block, [self.packs])
         self.makers = [Packed(*(kind and _memory.maker(kind[0], device, *kind[1:]) for kind in kinds)) for kinds in self.kinds]
 

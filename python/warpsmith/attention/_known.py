@@ -61,7 +61,7 @@ def tensor_map(shape, source):
 
 def launch(kernel, grid, block, arguments):
     """What Launcher takes for one."""
-    return kernel.function, tuple(grid) + (1,) * (3 - len(grid)), block, kernel.shared_bytes, arguments
+    return kernel.function, tuple(grid) + (1,) * (3 - len(grid)), block, kernel.shared_bytes, arguments, kernel.dependent
 
 
 def knows(kind, tensors, options):

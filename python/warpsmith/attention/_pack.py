@@ -72,7 +72,7 @@ def _tell_quantise(x, scales):
         plan = known_plan([x], scales)
         kinds, units = plan and plan.kinds[0], plan and plan.words
         made = list(map(_known.result, range(2)))
-    if plan and plan.dependent:
+    if plan:
         _known.tell(_known.QUANTISE, (x,), (scales,), plan.described([_known.tensor(0)], [made]), kinds, (0,), x.device, units=units)
 
 
@@ -180,7 +180,6 @@ class _QuantisePlan:
         self.grid, self.makers = grid, [[_memory.maker(kind[0], device, *kind[1:]) for kind in kinds] for kinds in self.kinds]
         entries = [f"attention_quantise_head_{4 if width <= 64 else 8 if width <= 128 else 16}"] if once else ["attention_amax", "attention_quantise"][not self.words:]
         self.kernels = [_kernels.kernel(_QUANTISE, device.index, e) for e in entries]
-        self.dependent = self.kernels[0].dependent
         self.launches = [_driver.Launch(k, grid, 256, [self.q, self.ticket] if once else [self.q]) for k in self.kernels]
 
     def __call__(self, pairs):

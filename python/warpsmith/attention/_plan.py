@@ -131,10 +131,8 @@ class DensePlan:
         return out if lse is None else (out, lse)
 
     def described(self, at, scratch=0):
-        """Its launches, by where addresses come from: `at` has a source for each of Params' that is not null, scratch is from so many bytes on. None where `_native` cannot make them."""
+        """Its launches, by where addresses come from: `at` has a source for each of Params' that is not null, scratch is from so many bytes on."""
         c = self.choice
-        if not self.kernel.dependent:
-            return None
         at, launches = dict(at), []
         if c.units:
             at["arrived"] = _known.counters(0)
@@ -158,9 +156,8 @@ class DensePlan:
         if known is not False:
             return bool(known)
         at = dict(at, out=_known.result(0), lse=_known.result(1) if self.lse is not None else None)
-        launches = self.described(at)
         aligned = [i for i, x in enumerate(tensors) if _known.tensor(i) in [at.get(name) for name in ("q", "k", "v", "v_mean")]]
-        return launches is not None and _known.tell(kind, tensors, options, launches, self.results(), aligned, self.device, 4 * self.choice.partial_floats, self.choice.units)
+        return _known.tell(kind, tensors, options, self.described(at), self.results(), aligned, self.device, 4 * self.choice.partial_floats, self.choice.units)
 
 
 def _transposition(shape, attention, v, index, processors):

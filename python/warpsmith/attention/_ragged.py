@@ -326,7 +326,7 @@ class _RaggedPlan:
     def tell(self, kind, tensors, options, results, names):
         """Has `_native` make this plan's calls, of whose tensors the seventh on are these of Ragged's. -> whether it will"""
         c, known = self.choice, _known.knows(kind, tensors, options)
-        if known is not False or not self.kernel.dependent:
+        if known is not False:
             return bool(known)
         at = dict(zip(_plan.ADDRESSES, map(_known.tensor, range(6))), out=_known.result(0), lse=_known.result(1) if len(results) > 1 else None)
         own = {name: _known.tensor(i) if i < len(tensors) and tensors[i] is not None else None for i, name in enumerate(names, 6)}
