@@ -301,8 +301,8 @@ class Plans(unittest.TestCase):
         call, plan = w._call, w._plan
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
-        self.loaded = mock.Mock(side_effect=lambda choice, device, entry=None: mock.Mock(choice=choice, dependent=False))
-        for owner, name, new in ((torch.Tensor, "is_cuda", True), (call, "_local", threading.local()), (call, "current_device", lambda: None), (plan, "sms", lambda device: 132),
+        self.loaded = mock.Mock(side_effect=lambda choice, device, entry=None: mock.Mock(choice=choice))
+        for owner, name, new in ((torch.Tensor, "is_cuda", True), (w._known, "launcher", None), (call, "_local", threading.local()), (call, "current_device", lambda: None), (plan, "sms", lambda device: 132),
                                  (plan, "_current_stream", lambda index: 0), (plan._driver, "bind_context", lambda index: None), (plan._driver, "Launch", Launch),
                                  (plan._driver, "encode_tensor_map", lambda *a: None), (plan._kernels, "kernel", self.loaded), (torch.cuda, "device", lambda d: contextlib.nullcontext())):
             stack.enter_context(mock.patch.object(owner, name, new, create=True))
