@@ -7,12 +7,11 @@ Prompts by `sdpa_fp8`; tokens over caches by as many CTAs to a row tile as `_por
 """
 import argparse
 import json
-import random
-import statistics
 
 import torch
 import torch.nn.functional as F
 
+import few_rows
 from gpu_others import other_card
 from warpsmith import attention as w
 
@@ -23,27 +22,9 @@ CACHES = [(1, 32, 8, 1, 8192, 128), (1, 32, 8, 1, 131072, 128), (8, 32, 8, 1, 16
 SHARES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
 
-def replayed_us(calls, times=4, rounds=11):
-    """Of each, by name: the median of replays in random order."""
-    graphs = {}
-    for name, call in calls.items():
-        call()
-        torch.cuda.synchronize()
-        graphs[name] = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graphs[name]):
-            for _ in range(times):
-                call()
-        graphs[name].replay()
-    seen = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name in random.sample(list(calls), len(calls)):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            graphs[name].replay()
-            end.record()
-            end.synchronize()
-            seen[name].append(begin.elapsed_time(end) * 1e3 / times)
-    return {name: round(statistics.median(x), 2) for name, x in seen.items()}
+def replayed_us(calls):
+    """Of each, by name."""
+    return few_rows.time_all(torch, {name: few_rows.graph(torch, [call], 4) for name, call in calls.items()}, 4, 11)
 
 
 def as_other(call, ada, shares=None):
