@@ -18,8 +18,8 @@ def other_card(ada):
     portable, plan, kernels, fused = w._portable, w._plan, w._kernels, w._fused
     real = plan.sms, portable.choose, portable.choose_lengths, w._known.launcher, kernels.torch_capability, fused.on_hopper
     in_e4m3 = lambda f: lambda *a, **_: dataclasses.replace(c := f(*a, ada=True), defines=c.defines + E4M3) if ada else f(*a)
-    launcher = real[3] and type(real[3])(torch.Tensor, torch.dtype, torch.is_grad_enabled, w._memory.counters, w._memory.room)   # knows no call yet
-    plan.sms, portable.choose, portable.choose_lengths, w._known.launcher, kernels.torch_capability, fused.on_hopper = lambda _: 0, in_e4m3(real[1]), in_e4m3(real[2]), launcher, lambda _: (10, 0), lambda _: False
+    launcher = real[3] and w._known.new_launcher(type(real[3]))
+    plan.sms, portable.choose, portable.choose_lengths, w._known.launcher, kernels.torch_capability, fused.on_hopper = lambda _: 0, in_e4m3(real[1]), in_e4m3(real[2]), launcher, lambda _: (11, 0), lambda _: False
     forget = lambda: [vars(module._local).clear() for module in (w._call, w._ragged, w._pack, fused)]
     forget()
     try:

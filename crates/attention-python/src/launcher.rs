@@ -210,6 +210,7 @@ pub struct Launcher {
     grad_enabled: Py<PyAny>,
     counters: Py<PyAny>,
     room: Py<PyAny>,
+    exchange_device: Option<Py<PyAny>>,
     rooms: Mutex<HashMap<(i32, usize), Room>>,
     calls: RwLock<HashMap<Key, Arc<Entry>, BuildHasherDefault<Mix>>>,
 }
@@ -346,14 +347,17 @@ fn argument(given: &Bound<'_, PyTuple>, tensors: usize, results: usize) -> PyRes
 #[pymethods]
 impl Launcher {
     /// `tensor` is torch.Tensor, `dtype` torch.dtype, `grad_enabled` torch's, `counters(units, device, stream)` gives a tensor of zeros,
-    /// `room(device, stream)` a stream's, (address of zeros, how many, address of scratch, its bytes) or None.
+    /// `room(device, stream)` a stream's, (address of zeros, how many, address of scratch, its bytes) or None; `exchange_device(i)`, where there is one,
+    /// makes a device the current one and says which was.
     #[new]
+    #[pyo3(signature = (tensor, dtype, grad_enabled, counters, room, exchange_device=None))]
     fn new(
         tensor: &Bound<'_, PyAny>,
         dtype: Py<PyAny>,
         grad_enabled: Py<PyAny>,
         counters: Py<PyAny>,
         room: Py<PyAny>,
+        exchange_device: Option<Py<PyAny>>,
     ) -> PyResult<Launcher> {
         let exchange = Exchange::new(tensor)?;
         Ok(Launcher {
@@ -362,6 +366,7 @@ impl Launcher {
             grad_enabled,
             counters,
             room,
+            exchange_device,
             rooms: Mutex::default(),
             calls: RwLock::default(),
         })
@@ -442,9 +447,25 @@ impl Launcher {
         let Some((key, at)) = self.key(kind, tensors, options) else { return Ok(None) };
         let Some(e) = self.calls.read().unwrap_or_else(|e| e.into_inner()).get(&key).cloned() else { return Ok(None) };
         let odd = |(i, address): (usize, &u64)| e.aligned >> i & 1 != 0 && address & 15 != 0;
-        if at.iter().enumerate().any(odd) || raw::context().ok() != Some(e.context) || self.wants_gradient(tensors) {
+        if at.iter().enumerate().any(odd) || self.wants_gradient(tensors) {
             return Ok(None);
         }
+        if raw::context().ok() == Some(e.context) {
+            return self.start(py, &e, at);
+        }
+        // Another device is the current one, and is so again afterwards.
+        let Some(exchange) = &self.exchange_device else { return Ok(None) };
+        let exchange = exchange.bind(py);
+        let before = exchange.call1((e.device,))?;
+        let made = if raw::context().ok() == Some(e.context) { self.start(py, &e, at) } else { Ok(None) };
+        exchange.call1((before,))?;
+        made
+    }
+}
+
+impl Launcher {
+    /// Makes what is written and launches, on the current stream of the call's device, which is the current one.
+    fn start<'py>(&self, py: Python<'py>, e: &Entry, at: [u64; TENSORS]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(stream) = self.exchange.stream(e.device) else { return Ok(None) };
         let mut addresses = Addresses { tensors: at, ..Addresses::default() };
         let mut results = Vec::with_capacity(e.results.len());
@@ -453,7 +474,7 @@ impl Launcher {
             *address = at;
             results.push(made);
         }
-        let room = self.room(py, &e, stream)?;
+        let room = self.room(py, e, stream)?;
         let scratch = if room.is_some() { None } else { e.scratch.as_ref().map(|f| self.make(py, f)).transpose()? };
         addresses.scratch = room.map_or(0, |r| r.scratch) | scratch.as_ref().map_or(0, |s| s.1);
         addresses.counters = room.map_or(0, |r| r.counters);

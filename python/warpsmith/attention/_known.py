@@ -11,9 +11,15 @@ from . import _memory
 
 DENSE, VARLEN, DECODE, PACKED, QUANTISE, PACK, UNMASKED = range(7)   # whose call it is
 
+
+def new_launcher(of):
+    """One that knows no call yet; `of` is its type."""
+    return of(torch.Tensor, torch.dtype, torch.is_grad_enabled, _memory.counters, _memory.room, getattr(torch._C, "_cuda_exchangeDevice", None))
+
+
 try:
     from .._native import Launcher
-    launcher = Launcher(torch.Tensor, torch.dtype, torch.is_grad_enabled, _memory.counters, _memory.room)
+    launcher = new_launcher(Launcher)
     _memory.forgetters.append(launcher.forget)
 except (ImportError, AttributeError, RuntimeError):   # a checkout, or a torch without the interface that it wants
     launcher = None
