@@ -24,7 +24,7 @@ from warpsmith.attention import _kernels
 assert pathlib.Path(warpsmith.__file__).is_relative_to(sys.prefix), warpsmith.__file__
 names = _native.kernels()
 targets = {n.split("/")[0] for n in names}
-assert targets == {"sm_90a", "sm_89", "sm_80", "compute_80"}, targets
+assert targets == {"sm_90a", "sm_120", "sm_100", "sm_89", "sm_80", "compute_80"}, targets
 sys.path.insert(0, sys.argv[1])
 import walk
 from warpsmith.attention import _heuristic

@@ -59,16 +59,16 @@ class Compile(unittest.TestCase):
                     self.assertTrue(_driver.compile_cubin(source, "pack.cu", _kernels.source_folder(), (("WS_D", D), ("WS_KIND", kind))).startswith(b"\x7fELF"))
 
     def test_the_portable_kernel_has_a_target_for_every_card(self):
-        for capability, target in (((8, 0), "sm_80"), ((8, 6), "sm_80"), ((8, 9), "sm_89"), ((10, 0), "compute_80"), ((12, 0), "compute_80")):
+        for capability, target in (((8, 0), "sm_80"), ((8, 6), "sm_80"), ((8, 9), "sm_89"), ((10, 0), "sm_100"), ((10, 3), "sm_100"), ((11, 0), "compute_80"), ((12, 0), "sm_120"), ((12, 1), "sm_120"), ((13, 0), "compute_80")):
             self.assertEqual(_kernels.portable_target(capability), target)
         try:
             _driver._find_nvrtc()
         except _driver.CudaError as e:
             self.skipTest(str(e))
         shape, source = _heuristic.Shape(1, 8, 2, 100, 300, 64, True, True), (_kernels.source_folder() / "portable.cu").read_text()
-        # Products in e4m3 where the target is Ada, or asked for; by widened halves elsewhere.
+        # Products in e4m3 where the target is Ada or Blackwell, or asked for; by widened halves elsewhere.
         for choice in (_portable.choose(shape, 58), _portable.choose_lengths(shape, 58)):
-            for arch, more, e4m3 in (("compute_80", (), False), ("compute_89", (), True), ("compute_90", (), False), ("compute_90", (("WS_E4M3", 1),), True)):
+            for arch, more, e4m3 in (("compute_80", (), False), ("compute_89", (), True), ("compute_100", (), True), ("compute_120", (), True), ("compute_90", (), False), ("compute_90", (("WS_E4M3", 1),), True)):
                 ptx = _driver.compile_cubin(source, "portable.cu", _kernels.source_folder(), choice.defines + more, arch)
                 self.assertEqual((b"m16n8k32" in ptx, b"m16n8k16" in ptx), (e4m3, not e4m3), (arch, more))
 

@@ -18,5 +18,5 @@ def asked(h, shapes=20_000, seed=1):
         found.add(("sm_90a", h.choose_ragged(s, sms).with_output(kind).name))
         found.add(("sm_90a", h.choose_lengths(s, sms, dice.choice([None, None, 16, 64, 128])).with_output(kind).name))
         found.add(("sm_90a", varlen.choose_varlen(s, dice.randint(1, s.B * s.Sq), dice.randint(1, s.B * s.Sk), sms).with_output(kind).name))
-        found.update((target, c.with_output(kind).name) for target in ("sm_80", "sm_89", "compute_80") for c in (other.choose(s, sms), other.choose_lengths(s, sms)))
+        found.update((target, c.with_output(kind).name) for target in ("sm_80", "sm_89", "sm_100", "sm_120", "compute_80") for c in (other.choose(s, sms), other.choose_lengths(s, sms)))
     return sorted(found)

@@ -113,7 +113,10 @@ fn dense_instances() -> Vec<Instance> {
         .collect()
 }
 
-/// Those of the kernel for all other cards, and of what quantises, which a build embeds for sm_80 and sm_89 and as PTX.
+/// What those instances are embedded for: machine code for Ampere, Ada, and Blackwell of 10.x and of 12.x, and PTX for whatever else there is.
+pub const PORTABLE_TARGETS: [&str; 5] = ["sm_80", "sm_89", "sm_100", "sm_120", "compute_80"];
+
+/// Those of the kernel for all other cards, and of what quantises, which a build embeds for each of [`PORTABLE_TARGETS`].
 pub fn portable_instances() -> Vec<Instance> {
     let mut found = quantising_instances();
     for head_dim in [64, 128, 256] {

@@ -42,7 +42,7 @@ pub mod raw {
 pub use driver::{Device, RawStream};
 pub use error::{Error, ProblemError};
 pub use heuristic::Choice;
-pub use instance::{Instance, instances, portable_instances};
+pub use instance::{Instance, PORTABLE_TARGETS, instances, portable_instances};
 pub use plan::{DevicePtr, LoadedPlan, Plan, Pointers, Workspace};
 pub use problem::{Lengths, Mask, Output, Problem, ScaleStrides, Strides, check_scales};
 pub use quantise::{LoadedQuantisePlan, Quantisation, QuantisePlan, Quantised, Scales, Wide};

@@ -9,12 +9,17 @@ use crate::way::{Loaded, Way};
 /// The only target whose kernels are its own; they wait for earlier launches themselves.
 pub(crate) const HOPPER: &str = "sm_90a";
 
+/// Those whose portable kernel multiplies in e4m3; others' multiplies in f16.
+const IN_E4M3: [&str; 3] = ["sm_89", "sm_100", "sm_120"];
+
 /// What machine code for a device is for. Errors: [`Error::Device`].
 pub(crate) fn target(device: &Device) -> Result<&'static str, Error> {
     match (device.major, device.minor) {
         (9, 0) => Ok(HOPPER),
         (8, 9) => Ok("sm_89"),
         (8, _) => Ok("sm_80"),
+        (10, _) => Ok("sm_100"),
+        (12, _) => Ok("sm_120"),
         (9.., _) => Ok("compute_80"), // PTX, which the driver compiles for the card that is there
         (major, minor) => Err(Error::Device { major, minor }),
     }
@@ -103,7 +108,7 @@ impl Plan {
         if problem.packed_values {
             return Err(ProblemError::Packed { major, minor }.into());
         }
-        let ada = target == "sm_89";
+        let ada = IN_E4M3.contains(&target);
         let choice = match problem.lengths {
             Lengths::Equal => heuristic::choose_portable(&shape, sms, ada),
             Lengths::Used | Lengths::Paged { .. } => heuristic::choose_portable_lengths(&shape, sms, None, ada),
@@ -130,7 +135,7 @@ impl Plan {
         self
     }
 
-    /// What its machine code is for: `sm_90a`, `sm_89`, `sm_80`, or `compute_80`, which is PTX.
+    /// What its machine code is for: `sm_90a`, or one of [`PORTABLE_TARGETS`](crate::PORTABLE_TARGETS).
     pub fn target(&self) -> &'static str {
         self.target
     }

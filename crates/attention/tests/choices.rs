@@ -5,7 +5,7 @@ use warpsmith_attention::bundle::Bundle;
 use warpsmith_attention::heuristic::{
     Shape, choose, choose_lengths, choose_portable, choose_portable_lengths, choose_varlen,
 };
-use warpsmith_attention::{Choice, Mask, instances, portable_instances};
+use warpsmith_attention::{Choice, Mask, PORTABLE_TARGETS, instances, portable_instances};
 
 /// Batch, key heads, group, queries, keys, head dimension; then whether plain, packed, lse, wide, fast.
 fn shape_of(sizes: &[u32], causal: u32, truths: [u32; 5]) -> Shape {
@@ -163,8 +163,7 @@ fn a_build_with_kernels_has_all_of_them() {
         return; // this build has none, and its plans say so
     }
     let hopper = instances().into_iter().map(|i| ("sm_90a", i));
-    let others = ["sm_80", "sm_89", "compute_80"];
-    let others = others.iter().flat_map(|target| portable_instances().into_iter().map(|i| (*target, i)));
+    let others = PORTABLE_TARGETS.iter().flat_map(|target| portable_instances().into_iter().map(|i| (*target, i)));
     for (target, instance) in hopper.chain(others) {
         let name = instance.name();
         let code = bundle.find(target, &name).unwrap_or_else(|| panic!("{target}/{name} is not embedded"));

@@ -267,7 +267,7 @@ fn what_is_packed_is_attended_to() {
         let to = Quantised { x: at(&q), codes: at(&q8), scale: at(&q_scale), ..Quantised::default() };
         plan.launch(&[to], at(&counters), stream).expect("the launch is made");
         // By the code for other cards, which the driver compiles for this one, too: the same bytes.
-        let other = Device { major: 10, minor: 0, ..device };
+        let other = Device { major: 11, minor: 0, ..device };
         let others = QuantisePlan::new(&[queries], &other).expect("the queries are right").load().expect("it loads");
         let (its_q8, its_scale) = (room(rows * width_of), room(4 * u64::from(batch * heads_q)));
         let its = Quantised { codes: at(&its_q8), scale: at(&its_scale), ..to };

@@ -2,8 +2,8 @@
 
 use warpsmith_attention::params::{CacheValues, FewParams, Pack, Params, Quantise, Ragged, TokenValues, Values};
 use warpsmith_attention::{
-    Device, Error, Lengths, Mask, Output, Plan, Problem, ProblemError, Quantisation, QuantisePlan, Scales, Wide,
-    Workspace, check_scales, instances, portable_instances,
+    Device, Error, Lengths, Mask, Output, PORTABLE_TARGETS, Plan, Problem, ProblemError, Quantisation, QuantisePlan,
+    Scales, Wide, Workspace, check_scales, instances, portable_instances,
 };
 
 const HOPPER: Device = Device { sms: 132, major: 9, minor: 0 };
@@ -320,14 +320,23 @@ fn launches_with_and_without_log_sum_exp_may_be_two_kernels() {
 #[test]
 fn other_cards_have_the_portable_kernel() {
     let names: Vec<String> = portable_instances().iter().map(|i| i.name()).collect();
-    for (major, minor, target) in
-        [(8, 0, "sm_80"), (8, 6, "sm_80"), (8, 9, "sm_89"), (10, 0, "compute_80"), (12, 0, "compute_80")]
-    {
+    for (major, minor, target) in [
+        (8, 0, "sm_80"),
+        (8, 6, "sm_80"),
+        (8, 9, "sm_89"),
+        (10, 0, "sm_100"),
+        (10, 3, "sm_100"),
+        (11, 0, "compute_80"),
+        (12, 0, "sm_120"),
+        (12, 1, "sm_120"),
+        (13, 0, "compute_80"),
+    ] {
+        assert!(PORTABLE_TARGETS.contains(&target));
         for (problem, grid) in [
-            (Problem::dense(1, 8, 2, 100, 300, 256), [7, 2, 1]),
+            (Problem::dense(1, 8, 2, 100, 128, 256), [7, 2, 1]),
             (Problem::cached(3, 8, 2, 1, 100, 256), [1, 2, 3]),
             (Problem::paged(3, 8, 2, 100, 5, 48, 40, 256), [7, 2, 3]),
-            (Problem::varlen(3, 8, 2, 250, 500, 100, 300, 256), [7, 2, 3]),
+            (Problem::varlen(3, 8, 2, 250, 300, 100, 128, 256), [7, 2, 3]),
         ] {
             let plan = Plan::new(&problem, &Device { sms: 58, major, minor }).unwrap();
             assert_eq!((plan.target(), plan.choice().grid), (target, grid));
@@ -338,8 +347,8 @@ fn other_cards_have_the_portable_kernel() {
             );
             assert!(names.contains(&plan.choice().instance.name()));
             assert!(plan.choice().shared_bytes <= 101_376, "what Ada gives");
-            let bytes = if target == "sm_89" { 49_152 } else { 83_968 };
-            assert_eq!(plan.choice().shared_bytes, bytes, "on Ada bytes, not halves");
+            let bytes = if ["sm_89", "sm_100", "sm_120"].contains(&target) { 49_152 } else { 83_968 };
+            assert_eq!(plan.choice().shared_bytes, bytes, "where products are in e4m3 bytes, not halves");
         }
     }
 }
@@ -355,9 +364,9 @@ fn other_cards_share_the_keys_of_few_rows() {
     assert_eq!(plan.workspace(), Workspace { scratch_bytes: 8 * 13 * 4 * (128 + 4) * 4, counters: 8 });
     assert_eq!(shares(&Problem::dense(1, 32, 8, 1, 8192, 128)), 13, "lengths that the host knows");
     assert_eq!(shares(&Problem::dense(1, 32, 8, 1, 300, 128)), 3, "a block of keys each");
-    assert_eq!(shares(&Problem::dense(1, 8, 8, 64, 600, 128)), 1, "of many rows three");
+    assert_eq!(shares(&Problem::dense(1, 8, 8, 64, 600, 128)), 3, "of five blocks");
     assert_eq!(shares(&Problem::cached(16, 32, 8, 1, 8192, 128)), 1, "there is work for all SMs");
-    assert_eq!(shares(&Problem::dense(1, 1, 1, 64, 8192, 128)), 11, "one CTA adds 64 rows of each part");
+    assert_eq!(shares(&Problem::dense(1, 1, 1, 64, 8192, 128)), 13, "one CTA adds 64 rows of each part");
     // Eight sequences of 300 tokens in all are 8 x 8 row tiles and a few, however long one might be.
     assert_eq!(shares(&Problem::varlen(8, 32, 8, 300, 300, 300, 300, 128)), 1);
     assert_eq!(shares(&Problem::varlen(2, 8, 2, 2, 20_000, 1, 10_000, 128)), 27);

@@ -128,7 +128,17 @@ fn the_kernel_that_ships_for_other_cards_is_right_on_their_arithmetic() {
     for (file, target) in [("gate_any_portable.cu", "sm_89"), ("gate_any_portable_f16.cu", "sm_80")] {
         let file = root().join("kernels/attention/hopper").join(file);
         let file = file.to_str().unwrap();
-        let rows: [(&str, &[&str], usize); 4] = [
+        let rows: [(&str, &[&str], usize); 6] = [
+            (
+                "few rows whose keys twenty CTAs share",
+                &["--config", "more", "--shapes", "1x4x2x3x700x64", "--layout", "dense"],
+                2,
+            ),
+            (
+                "more parts than shared memory has room for at a time",
+                &["--config", "most", "--shapes", "1x2x1x50x1000x64", "--mask", "causal", "--layout", "dense"],
+                1,
+            ),
             (
                 "three CTAs share keys",
                 &["--config", "shared", "--shapes", "1x6x2x9x400x128", "--scales", "block", "--layout", "dense"],
@@ -168,6 +178,7 @@ fn other_cards_have_sequences_of_their_own_lengths() {
         shipped_pass(&[
             (file, "scales, both masks", &["--shapes", "tiny", "--scales", "head,block"], 12),
             (file, "shared", &["--config", "shared", "--shapes", "3x4x2x9x300x64", "--mask", "causal"], 3),
+            (file, "by fifty", &["--config", "most", "--shapes", "2x2x1x40x700x64", "--mask", "causal"], 3),
             (
                 file,
                 "shared, queries that see nothing",

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use warpsmith_attention::{Instance, bundle, instances, portable_instances};
+use warpsmith_attention::{Instance, PORTABLE_TARGETS, bundle, instances, portable_instances};
 use warpsmith_compile::{BuildKind, CompileOptions, Compiler, Request};
 
 const FILE: &str = "crates/attention/kernels.bin";
@@ -22,8 +22,7 @@ const FOLDER: &str = "kernels/attention/hopper";
 pub fn make(root: &Path) -> Result<(), String> {
     let compiler = crate::layer::compiler(true)?;
     let mut all: Vec<(&str, Instance)> = instances().into_iter().map(|i| ("sm_90a", i)).collect();
-    // Machine code for Ampere and Ada, and PTX for whatever comes after them.
-    for target in ["sm_80", "sm_89", "compute_80"] {
+    for target in PORTABLE_TARGETS {
         all.extend(portable_instances().into_iter().map(|i| (target, i)));
     }
     let done = AtomicUsize::new(0);

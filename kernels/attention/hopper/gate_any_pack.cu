@@ -1,5 +1,5 @@
 //! task = "fp8_pack"
-//! targets = ["sm_89", "sm_80"]
+//! targets = ["sm_89", "sm_80", "sm_120"]
 //! constraints = ["D % 8 == 0", "D <= 256"]
 //! formats = ["bf16", "f16", "f32"]
 //! scales = ["block", "head", "tensor"]
@@ -84,7 +84,7 @@
 //! block = [256]
 //! args = ["pack"]
 
-// quantise.cu as it ships, here for sm_89 and sm_80, which the PTX machine executes: keys and values together, each channel's mean over the tokens taken
+// quantise.cu as it ships, here for sm_89, sm_80 and sm_120, which the PTX machine executes: keys and values together, each channel's mean over the tokens taken
 // out. The structs are Quantises of quantise.cu and Means of pack_means.cuh. The library has torch's mean in pack_means' place;
 // where each block has a scale of its own it does not launch attention_amax, whose words nobody reads then.
 #include "quantise.cu"

@@ -1,5 +1,5 @@
 //! task = "fp8_pack"
-//! targets = ["sm_89", "sm_80"]
+//! targets = ["sm_89", "sm_80", "sm_120"]
 //! constraints = ["D == 64 || D == 128 || D == 256"]
 //! formats = ["bf16", "f16", "f32"]
 //! scales = ["block"]
@@ -69,7 +69,7 @@
 //! block = ["2 * D"]
 //! args = ["pack"]
 
-// pack.cu as `sdpa` launches it, here for sm_89 and sm_80, which the PTX machine executes: three tensors together. k is here as queries
+// pack.cu as `sdpa` launches it, here for sm_89, sm_80 and sm_120, which the PTX machine executes: three tensors together. k is here as queries
 // are, with nothing taken out; v's codes by dimensions alone come from one part of the launch, those by keys from another.
 #if WS_FORMAT == WS_BF16
 #define WS_KIND 0

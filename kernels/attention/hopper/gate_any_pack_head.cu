@@ -1,5 +1,5 @@
 //! task = "fp8_pack"
-//! targets = ["sm_89", "sm_80"]
+//! targets = ["sm_89", "sm_80", "sm_120"]
 //! constraints = ["D % 8 == 0", "D <= 256"]
 //! formats = ["bf16", "f16"]
 //! scales = ["head"]
@@ -83,7 +83,7 @@
 //! block = [256]
 //! args = ["pack", "ticket"]
 
-// The one launch of quantise.cu for heads' scales, here for sm_89 and sm_80, which the PTX machine executes: a head's CTAs wait for each other. Keys and
+// The one launch of quantise.cu for heads' scales, here for sm_89, sm_80 and sm_120, which the PTX machine executes: a head's CTAs wait for each other. Keys and
 // values together, each channel's mean over the tokens taken out. The structs are Quantises of quantise.cu and Means of pack_means.cuh. The
 // library has torch's mean in pack_means' place.
 #include "quantise.cu"

@@ -1,5 +1,5 @@
 //! task = "fp8_pack"
-//! targets = ["sm_89", "sm_80"]
+//! targets = ["sm_89", "sm_80", "sm_120"]
 //! constraints = ["D == 64 || D == 128 || D == 256"]
 //! formats = ["bf16", "f16", "f32"]
 //! scales = ["block"]
@@ -50,7 +50,7 @@
 //! block = ["2 * D"]
 //! args = ["pack"]
 
-// pack.cu as pack_kv launches it, here for sm_89 and sm_80, which the PTX machine executes: a CTA for each block of 128 tokens; v's codes both ways.
+// pack.cu as pack_kv launches it, here for sm_89, sm_80 and sm_120, which the PTX machine executes: a CTA for each block of 128 tokens; v's codes both ways.
 #if WS_FORMAT == WS_BF16
 #define WS_KIND 0
 #elif WS_FORMAT == WS_F16

@@ -1,21 +1,27 @@
 //! task = "fp8_attention"
-//! targets = ["sm_89"]
+//! targets = ["sm_89", "sm_100", "sm_120"]
 //! constraints = ["D == 64 || D == 128 || D == 256", "Hq % Hkv == 0"]
 //! scales = ["head", "tensor", "block"]
 //! layouts = ["dense", "tokens"]
 //! outs = ["bf16", "f16", "e4m3"]
 //! defines = ["D", "causal", "out"]
 //! [levers]
-//! SHARES = [1, 3]
+//! SHARES = [1, 3, 20, 50]
 //! [[config]]
 //! name = "alone"
 //! set = { SHARES = 1 }
 //! [[config]]
 //! name = "shared"
 //! set = { SHARES = 3 }
+//! [[config]]
+//! name = "more"
+//! set = { SHARES = 20 }
+//! [[config]]
+//! name = "most"
+//! set = { SHARES = 50 }
 //! [budget]
 //! registers = 255
-//! spill_bytes = 640
+//! spill_bytes = 800
 //! [workspace.partial]
 //! dtype = "f32"
 //! shape = ["B * Hkv * ceil_div(Hq / Hkv * Sq, 64)", "SHARES", "64", "D + 4"]

@@ -7,13 +7,19 @@
 //! defines = ["D", "causal", "out"]
 //! precision = "f16"
 //! [levers]
-//! SHARES = [1, 3]
+//! SHARES = [1, 3, 20, 50]
 //! [[config]]
 //! name = "alone"
 //! set = { SHARES = 1 }
 //! [[config]]
 //! name = "shared"
 //! set = { SHARES = 3 }
+//! [[config]]
+//! name = "more"
+//! set = { SHARES = 20 }
+//! [[config]]
+//! name = "most"
+//! set = { SHARES = 50 }
 //! [budget]
 //! registers = 255
 //! spill_bytes = 256

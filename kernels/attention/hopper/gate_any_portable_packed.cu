@@ -1,5 +1,5 @@
 //! task = "fp8_attention"
-//! targets = ["sm_89"]
+//! targets = ["sm_89", "sm_100", "sm_120"]
 //! constraints = ["D == 64 || D == 128 || D == 256", "Hq % Hkv == 0"]
 //! scales = ["head", "tensor", "block"]
 //! layouts = ["packed"]

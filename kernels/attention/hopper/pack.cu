@@ -14,7 +14,7 @@
 // dimension 16 c + 2 r (r < 8) or 16 c + 2 (r - 8) + 1; bytes 4 j + {0, 1, 2, 3} of 16 keys are keys 2 j + {0, 1, 8, 9}.
 // Assumes: D 64, 128 or 256 (WS_D), one element type (WS_KIND: 0 bf16, 1 f16, 2 f32). Grid: (blocks of 128 tokens, B * H, tensors), 2 * D threads.
 // A thread holds 8 values of each of 8 rows in registers, all loaded at once; every CTA of a head makes the mean itself, from the L2, meanwhile.
-// For any card from Ampere on. Judged on the PTX machine, for sm_89 and sm_80: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
+// For any card from Ampere on. Judged on the PTX machine, for sm_89, sm_80 and sm_120: gate_any_pack_keys.cu and gate_any_pack_all.cu. Bound by memory; measured: docs/ledger.md.
 #include "e4m3.cuh"
 #include "params.cuh"
 #include "quotient.cuh"

@@ -1,4 +1,4 @@
-// attention_portable: FP8 attention for every card from Ampere on: products in e4m3 on Ada, in FP16 on dequantised tiles elsewhere.
+// attention_portable: FP8 attention for every card from Ampere on: products in e4m3 on Ada and Blackwell, in FP16 on dequantised tiles elsewhere.
 //
 //     o = softmax(softmax_scale * q_scale q (k_scale k)^T) v_scale v          q, k, v e4m3; o bf16, f16 or e4m3
 //
@@ -6,13 +6,13 @@
 // Any Sq, Sk, group; scales per tensor, head or block of 128 tokens; causal is aligned bottom-right. With WS_LENS sequences whose lengths, and the places
 // of whose keys, only the device knows: one behind another, parts of caches, pages (ragged.cuh); wrong lengths give wrong values, never a fault.
 // Assumes: WS_D 64, 128 or 256; rows on 16 bytes; nothing newer than its target, so sm_80's PTX runs wherever there are no kernels of a card's own.
-// Roles: four warps, by portable_e4m3.cuh on sm_89, by portable_f16.cuh elsewhere: e4m3 turned into f16 (exact), products by mma.sync with f32 accumulators;
+// Roles: four warps, by portable_e4m3.cuh on sm_89, sm_100 and sm_120, by portable_f16.cuh elsewhere: e4m3 turned into f16 (exact), products by mma.sync with f32 accumulators;
 // P is f16, so that this rounds less than the kernels with P in e4m3.
 // Where row tiles are few, `tiles_per_worker` CTAs share a row tile's keys, whole blocks of 128 tokens each; the last one to come adds what they left in
 // `partial`, in the order of keys, so that results do not depend on timing, and leaves its counter in `arrived` zero.
 // O is kept in units of V's current scale: where scales differ by block, their ratio goes into the rescaling that is due anyway.
 // Shared memory: as these two say; at most the 99 KB that sm_86, sm_89 and sm_120 give a CTA.
-// Measured: on an H200 only, by the driver's own compilation; on Ada by issue slots and ptxas alone (docs/ledger.md). Comes from: ladder level 08.
+// Measured: on an H200 only, by the driver's own compilation; on Ada and Blackwell by issue slots and ptxas alone (docs/ledger.md). Comes from: ladder level 08.
 
 #ifndef WS_D
 #define WS_D 64
@@ -24,7 +24,7 @@
 #define WS_LENS 0
 #endif
 #ifndef WS_E4M3
-#define WS_E4M3 (__CUDA_ARCH__ == 890)   // products in e4m3; newer cards run them too, Hopper by widening
+#define WS_E4M3 (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1000)   // products in e4m3: of Ada and Blackwell; Hopper runs them too, as Blackwell of 10.x does, by widening
 #endif
 
 #include "e4m3.cuh"
@@ -98,6 +98,82 @@ WS_DEV Rows rows_of(const Params& p, const Part& part, i32 kv_head, i32 first) {
 #else
 #include "portable_f16.cuh"
 #endif
+
+constexpr i32 kPairs = 2048;   // no fewer than shares may be: of rows and shares whose largest scores and sums are in shared memory at a time
+
+// Values of n rows by all shares' parts, each times its factor; a thread has four neighbouring dimensions of kRows rows at a time, of kShares shares each: so many loads are under way.
+template <i32 kRows, i32 kShares, typename Store>
+WS_DEV void add_parts(const float* parts, i32 part_floats, i32 shares, i32 n, const float2* factors, Store store) {
+    const i32 items = n * (D / 4);
+    for (i32 i = threadIdx.x; i < items; i += kRows * kCtaThreads) {
+        float4 o[kRows];
+#pragma unroll
+        for (i32 u = 0; u < kRows; ++u) o[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (i32 first = 0; first < shares; first += kShares) {
+            float4 y[kRows][kShares];
+#pragma unroll
+            for (i32 u = 0; u < kRows; ++u) {
+                const i32 at = i + u * kCtaThreads;
+                const float* from = parts + at / (D / 4) * (D + 4) + at % (D / 4) * 4;
+#pragma unroll
+                for (i32 j = 0; j < kShares; ++j)
+                    if (at < items && first + j < shares) y[u][j] = __ldcg(reinterpret_cast<const float4*>(from + (first + j) * part_floats));
+            }
+#pragma unroll
+            for (i32 u = 0; u < kRows; ++u) {
+                const i32 at = i + u * kCtaThreads;
+#pragma unroll
+                for (i32 j = 0; j < kShares; ++j) {
+                    if (at >= items || first + j >= shares) continue;
+                    const float f = factors[at / (D / 4) * shares + first + j].x;
+                    o[u].x = fmaf(y[u][j].x, f, o[u].x), o[u].y = fmaf(y[u][j].y, f, o[u].y), o[u].z = fmaf(y[u][j].z, f, o[u].z), o[u].w = fmaf(y[u][j].w, f, o[u].w);
+                }
+            }
+        }
+#pragma unroll
+        for (i32 u = 0; u < kRows; ++u) {
+            const i32 at = i + u * kCtaThreads;
+            if (at < items) store(at / (D / 4), at % (D / 4) * 4, o[u]);
+        }
+    }
+}
+
+constexpr i32 kRowLanes = D / 4 < 32 ? D / 4 : 32;   // of a warp, side by side
+
+template <typename T, typename Combine>
+WS_DEV T over_row(T x, Combine combine) {
+#pragma unroll
+    for (i32 by = kRowLanes / 2; by > 0; by /= 2) x = combine(x, __shfl_xor_sync(0xFFFFFFFFu, x, by));
+    return x;
+}
+
+// The same of so few rows that each thread has one item, and of no more shares than a row has lanes: a lane has a share's largest score and sum, and nothing goes through shared memory.
+template <typename Inverse, typename Store>
+WS_DEV void add_few(const float* parts, i32 part_floats, i32 shares, i32 n, Inverse inverse_of, Store store) {
+    const i32 row = static_cast<i32>(threadIdx.x) / (D / 4), d = threadIdx.x % (D / 4) * 4, lane = threadIdx.x % kRowLanes;
+    const bool there = row < n;
+    const float* from = parts + (there ? row : 0) * (D + 4);
+    const float2 it = there && lane < shares ? __ldcg(reinterpret_cast<const float2*>(from + lane * part_floats + D)) : make_float2(kNegInf, 0.0f);
+    float4 o = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    float top = kNegInf, sum = 0.0f, factor = 0.0f;
+    for (i32 first = 0; first < shares; first += 8) {
+        float4 y[8];
+#pragma unroll
+        for (i32 j = 0; j < 8; ++j)
+            if (there && first + j < shares) y[j] = __ldcg(reinterpret_cast<const float4*>(from + (first + j) * part_floats + d));
+        if (first == 0) {   // while these are under way
+            top = over_row(it.x, [](float a, float b) { return fmaxf(a, b); });
+            factor = ex2(it.x - (top == kNegInf ? 0.0f : top));
+            sum = over_row(it.y * factor, [](float a, float b) { return a + b; });
+        }
+#pragma unroll
+        for (i32 j = 0; j < 8; ++j) {
+            const float f = __shfl_sync(0xFFFFFFFFu, factor, first + j, kRowLanes);
+            if (there && first + j < shares) o.x = fmaf(y[j].x, f, o.x), o.y = fmaf(y[j].y, f, o.y), o.z = fmaf(y[j].z, f, o.z), o.w = fmaf(y[j].w, f, o.w);
+        }
+    }
+    if (there) store(row, d, o, inverse_of(row, top, sum, d == 0));
+}
 
 #if WS_LENS
 #define WS_TAKES const __grid_constant__ Params p, const __grid_constant__ Ragged x
@@ -174,26 +250,59 @@ extern "C" __global__ void __launch_bounds__(kCtaThreads, kCtas) attention_porta
     __syncthreads();
     if (!*last) return;
     __threadfence();
-    for (i32 i = threadIdx.x; i < min(kCtaRows, p.group * part.queries - row_base) * (D / 4); i += kCtaThreads) {
-        const i32 r = i / (D / 4), d = i % (D / 4) * 4, n = row_base + r;
-        const float* from = parts + r * (D + 4);
-        float top = kNegInf, sum = 0.0f;
-        float4 o = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 4
-        for (i32 j = 0; j < shares; ++j) top = fmaxf(top, __ldcg(from + j * part_floats + D));
-        const float reference = top == kNegInf ? 0.0f : top;
-#pragma unroll 4
-        for (i32 j = 0; j < shares; ++j) {
-            const float2 it = __ldcg(reinterpret_cast<const float2*>(from + j * part_floats + D));
-            const float4 y = __ldcg(reinterpret_cast<const float4*>(from + j * part_floats + d));
-            const float f = ex2(it.x - reference);
-            sum = fmaf(it.y, f, sum);
-            o.x = fmaf(y.x, f, o.x), o.y = fmaf(y.y, f, o.y), o.z = fmaf(y.z, f, o.z), o.w = fmaf(y.w, f, o.w);
-        }
+    const i32 count = min(kCtaRows, p.group * part.queries - row_base);
+    // Of a row's sum and largest score what its values are to be multiplied by. log_sum: they are to be written, too.
+    auto inverse_of = [&](i32 row, float top, float sum, bool log_sum) {
+        const i32 n = row_base + row;
         const bool seen = top != kNegInf || sum != sum;
-        const float f = seen ? 1.0f / sum : 0.0f;
-        const i32 head = kv_head * p.group + n % p.group, query = n / p.group;
-        store_four(p, out_at(head, query) + d, o.x * f, o.y * f, o.z * f, o.w * f);
-        if (p.lse && d == 0) p.lse[lse_at(head, query)] = seen ? (top + lg2(sum) - Done::kShift) * kLn2 : kNegInf;
+        if (log_sum && p.lse) p.lse[lse_at(kv_head * p.group + n % p.group, n / p.group)] = seen ? (top + lg2(sum) - Done::kShift) * kLn2 : kNegInf;
+        return seen ? 1.0f / sum : 0.0f;
+    };
+    auto store = [&](i32 row, i32 d, const float4& o, float f) {
+        const i32 n = row_base + row;
+        store_four(p, out_at(kv_head * p.group + n % p.group, n / p.group) + d, o.x * f, o.y * f, o.z * f, o.w * f);
+    };
+    if (count * (D / 4) <= kCtaThreads && shares <= kRowLanes) {
+        add_few(parts, part_floats, shares, count, inverse_of, store);
+        return;
+    }
+    float2* const pairs = reinterpret_cast<float2*>(smem + 16);   // of a row and a share: its largest score, then its factor; and its sum
+    float* const inverses = reinterpret_cast<float*>(pairs + kPairs);
+    const i32 at_once = max(1, min(count, kPairs / shares));
+    for (i32 first = 0; first < count; first += at_once) {
+        const i32 n = min(at_once, count - first);
+        const float* from = parts + first * (D + 4);
+        for (i32 i = threadIdx.x; i < n * shares; i += 8 * kCtaThreads) {
+            float2 x[8];
+#pragma unroll
+            for (i32 u = 0; u < 8; ++u) {
+                const i32 at = i + u * kCtaThreads, r = at / shares;
+                if (at < n * shares) x[u] = __ldcg(reinterpret_cast<const float2*>(from + (at - r * shares) * part_floats + r * (D + 4) + D));
+            }
+#pragma unroll
+            for (i32 u = 0; u < 8; ++u)
+                if (i + u * kCtaThreads < n * shares) pairs[i + u * kCtaThreads] = x[u];
+        }
+        __syncthreads();
+        const i32 lanes = n <= 4 ? 32 : n <= 8 ? 16 : n <= 16 ? 8 : n <= 32 ? 4 : 2;   // of a row
+        const i32 r = static_cast<i32>(threadIdx.x) / lanes, lane = threadIdx.x % lanes, end = r < n ? shares : 0;
+        float2* const mine = pairs + r * shares;
+        float top = kNegInf, sum = 0.0f;
+        for (i32 j = lane; j < end; j += lanes) top = fmaxf(top, mine[j].x);
+        for (i32 by = lanes / 2; by > 0; by /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, by));
+        const float reference = top == kNegInf ? 0.0f : top;
+        for (i32 j = lane; j < end; j += lanes) {
+            const float f = ex2(mine[j].x - reference);
+            sum = fmaf(mine[j].y, f, sum);
+            mine[j].x = f;
+        }
+        for (i32 by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, by);
+        if (r < n && lane == 0) inverses[r] = inverse_of(first + r, top, sum, true);
+        __syncthreads();
+        auto store_next = [&](i32 row, i32 d, const float4& o) { store(first + row, d, o, inverses[row]); };
+        constexpr i32 kLoads = D == 64 ? 8 : 16;   // under way: at D 64 a thread has fewer registers
+        if (n * (D / 4) <= kCtaThreads) add_parts<1, kLoads>(from, part_floats, shares, n, pairs, store_next);
+        else add_parts<4, kLoads / 4>(from, part_floats, shares, n, pairs, store_next);
+        __syncthreads();
     }
 }

@@ -1,4 +1,4 @@
-// portable.cu's way over the keys on Ada (sm_89): both products in e4m3, as the codes lie in memory.
+// portable.cu's way over the keys on Ada and Blackwell: both products in e4m3, as the codes lie in memory.
 //
 // Wants D, Rows and Part of portable.cu. Knows nothing of where results go.
 //     per tile of 64 (D 256: 32) keys:  wait for its copy | bar | start the next one's | S = Q K^T | softmax in registers | T = P V | O = O a + T

@@ -9,7 +9,7 @@
 // are there, so x is read once. CTAs take their places in order, so it ends if a head's CTAs fit the device together.
 // Assumes: D a multiple of 8, at most 256. Grid: (blocks of 128 tokens, B * H, tensors), 256 threads.
 // Rounding: to nearest even, of the quotient.
-// For any card from Ampere on. Judged on the PTX machine, for sm_89 and sm_80: gate_any_pack.cu, and with attention behind it gate_any_pack_attend.cu.
+// For any card from Ampere on. Judged on the PTX machine, for sm_89, sm_80 and sm_120: gate_any_pack.cu, and with attention behind it gate_any_pack_attend.cu.
 // Measured: docs/ledger.md. Bound by memory: x is read once or twice (the second time mostly from the L2), codes written once.
 #include "block_max.cuh"
 #include "e4m3.cuh"

@@ -15,6 +15,7 @@ except ImportError:
     _embedded = None
 
 ENTRIES = {"decode": "attention_decode", "tiny": "attention_tiny", "split": "attention_split", "forward": "attention_forward", "forward_f16": "attention_forward_f16", "forward_e4m3": "attention_forward_e4m3", "ragged": "attention_ragged", "portable": "attention_portable", "pack": "attention_pack", "transpose": "attention_transpose"}
+IN_E4M3 = ("sm_89", "sm_100", "sm_120")   # of the portable kernel's targets: products are, which elsewhere are of f16
 _lock = threading.Lock()
 _loaded = {}
 
@@ -29,8 +30,8 @@ def source_folder():
 
 
 def portable_target(capability):
-    """What the portable kernel, and what quantises, are compiled for: Ada's and Ampere's own code, PTX elsewhere, which the driver compiles for the card that is there."""
-    return "sm_89" if capability == (8, 9) else "sm_80" if capability[0] == 8 else "compute_80"
+    """What the portable kernel, and what quantises, are compiled for: Ampere's, Ada's and Blackwell's own code, PTX elsewhere, which the driver compiles for the card that is there."""
+    return "sm_89" if capability == (8, 9) else {8: "sm_80", 10: "sm_100", 12: "sm_120"}.get(capability[0], "compute_80")
 
 
 def target(choice, device=None):

@@ -33,7 +33,7 @@ def sms(device):
 
 def portable(shape, device, lengths=False, tokens_q=None):
     """The portable kernel on this device; where only it knows lengths, of so many tokens one behind another, or of caches."""
-    processors, ada = torch.cuda.get_device_properties(device).multi_processor_count, _kernels.portable_target(_kernels.torch_capability(device)) == "sm_89"
+    processors, ada = torch.cuda.get_device_properties(device).multi_processor_count, _kernels.portable_target(_kernels.torch_capability(device)) in _kernels.IN_E4M3
     return _portable.choose_lengths(shape, processors, tokens_q, ada=ada) if lengths else _portable.choose(shape, processors, ada=ada)
 
 

@@ -1,4 +1,4 @@
-//! The kernel for every card that is no Hopper: one for Ada, products in e4m3, another for the rest.
+//! The kernel for every card that is no Hopper: one for Ada and Blackwell, products in e4m3 (`ada`), another for the rest.
 
 use super::{Choice, Shape};
 
@@ -7,6 +7,8 @@ const MOST_SCRATCH: u64 = 64 << 20;
 /// That a stream's slot has in Python, beside the one that row tiles are drawn from.
 const MOST_COUNTERS: u64 = 16_383;
 const GRID: u64 = 65_535;
+/// Whose largest scores and sums find room in shared memory at once (portable.cu).
+const MOST_SHARES: u64 = 2048;
 
 /// 64 packed rows to a CTA. Where these are few, CTAs share a row tile's keys.
 pub fn choose_portable(s: &Shape, sms: u32, ada: bool) -> Choice {
@@ -29,7 +31,7 @@ fn units(s: &Shape) -> u64 {
     u64::from(s.batch) * u64::from(s.heads_kv) * row_tiles(s)
 }
 
-/// On Ada Q and two stages of K and V in bytes (portable_e4m3.cuh); else Q and a tile of K and V in halves, and K and V in bytes (portable_f16.cuh).
+/// Where products are in e4m3 Q and two stages of K and V in bytes (portable_e4m3.cuh); else Q and a tile of K and V in halves, and K and V in bytes (portable_f16.cuh).
 fn shared_bytes(width: u32, ada: bool) -> u32 {
     let keys = if width == 256 { 32 } else { 64 };
     if ada { (64 + 4 * keys) * width } else { (64 + 2 * keys) * (width + 8) * 2 + 2 * keys * width }
@@ -49,8 +51,8 @@ fn choice(s: &Shape, sms: u32, ada: bool, ctas: u64, more: &[(&'static str, u32)
     }
 }
 
-/// How many CTAs share a row tile's keys, of which `ctas` have some to do: as many as find room, each with a block of 128 keys, of more than 16 rows three; and no more than
-/// one CTA adds in the time that they save (of few rows more). By 14 shapes and either kernel, up to twelve numbers each, on an H200: docs/ledger.md.
+/// How many CTAs share a row tile's keys, of which `ctas` have some to do: as many as find room, each with a block of 128 keys; and no more than one CTA adds in the time that they save
+/// (of few rows more). Fitted to 130 shapes and either kernel, up to seventeen numbers each, on an H200: 1.5% above the best in the geometric mean, most 1.19 (docs/ledger.md).
 fn shares(s: &Shape, sms: u32, ada: bool, ctas: u64) -> u32 {
     let (rows, blocks) = (u64::from(s.rows().min(64)), u64::from(s.seqlen_k.div_ceil(128)));
     let of_sm = match s.head_dim {
@@ -59,11 +61,14 @@ fn shares(s: &Shape, sms: u32, ada: bool, ctas: u64) -> u32 {
     };
     let room = u64::from(sms) * of_sm / ctas.max(1);
     let scratch = MOST_SCRATCH / (4 * units(s) * rows * u64::from(s.head_dim + 4));
-    let of_one = if rows > 16 { 3 } else { 1 };
-    let most = [blocks / of_one, (128 * blocks / rows).isqrt(), GRID / u64::from(s.heads_kv), scratch];
+    let most = [blocks, (192 * blocks / rows).isqrt(), MOST_SHARES, GRID / u64::from(s.heads_kv), scratch];
     let shares = most.into_iter().fold(room, u64::min);
     if shares <= 1 || units(s) > MOST_COUNTERS {
         return 1;
     }
-    blocks.div_ceil(blocks.div_ceil(shares)) as u32 // no more than have keys
+    let of_one = blocks.div_ceil(shares);
+    if rows > 16 && blocks - of_one < 2 + u64::from(ada) {
+        return 1; // adding takes as long
+    }
+    blocks.div_ceil(of_one) as u32 // no more than have keys
 }
