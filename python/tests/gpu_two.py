@@ -6,7 +6,12 @@
 Calls one after the other, in threads, on streams of their own, in graphs, and compiled; what lies on both GPUs is refused.
 """
 import argparse
+import ctypes
+import hashlib
+import json
 import random
+import subprocess
+import sys
 import threading
 import time
 
@@ -84,6 +89,31 @@ def check_launcher(t):
         print(f"{us:.1f} us of the host for a call on cuda:1 where cuda:{current} is the current device")
 
 
+def digest(out):
+    return [hashlib.sha256(ctypes.string_at(x.data_ptr(), x.numel() * x.element_size())).hexdigest() for x in (y.cpu().contiguous() for y in tensors(out))]
+
+
+def only_the_second(seed, by_launcher):
+    """Of a process that leaves the first GPU, its current device, alone: the calls' digests. torch remembers then which device is the current one, and the driver's context is the other's."""
+    if not by_launcher:
+        w._known.launcher = None
+    said = []
+    for name, t, f in calls(torch.Generator().manual_seed(seed)):
+        t = tuple(x.to("cuda:1") for x in t)
+        outs = [digest(f(*t)) for _ in range(4)]
+        assert outs.count(outs[0]) == 4, name
+        assert torch.cuda.current_device() == 0 and not torch._C._cuda_hasPrimaryContext(0), f"{name}: the first GPU was used"
+        said.append(outs[0])
+    print(json.dumps(said))
+
+
+def check_only_the_second(seed, right):
+    for way in ("launcher", "python"):
+        run = subprocess.run([sys.executable, __file__, "--second", way, "--seed", str(seed)], capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr[-2000:]
+        assert json.loads(run.stdout) == [digest(x) for x in right], way
+
+
 def check_refusals(found):
     (_, t, f), = [c for c in found if c[0].startswith("dense 1x8-8x512")]
     for i in range(6):
@@ -99,7 +129,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--second", choices=("launcher", "python"), help="only the second GPU, of which it writes what comes out: for this test itself")
     a = parser.parse_args()
+    if a.second:
+        return only_the_second(a.seed, a.second == "launcher")
     assert torch.cuda.device_count() > 1, "two GPUs are wanted"
     g, dice, began = torch.Generator().manual_seed(a.seed), random.Random(a.seed), time.time()
     found = list(calls(g))
@@ -117,6 +150,8 @@ def main():
                     right[i] = tensors(out) if right[i] is None else right[i]
                     assert same(out, right[i], d), (name, d, current)
     say(len(found), "kinds of calls are alike on both, whichever is the current one; launcher:", w._known.launcher is not None)
+    check_only_the_second(a.seed, right)
+    say("and so they are in a process that uses the second one alone")
     check_launcher(on[1][0])
     check_refusals(found)
     # In turn, nobody waits.

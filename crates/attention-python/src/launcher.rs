@@ -202,6 +202,10 @@ struct Entry {
 /// A launch as Python gives it: function, grid, block, bytes of shared memory, arguments, whether the kernel waits for earlier ones itself.
 type GivenLaunch<'py> = (usize, [u32; 3], u32, u32, Vec<Bound<'py, PyTuple>>, bool);
 
+/// torch's functions: which device is the current one; make it that one, and say which was; and the same but for one that this process has not used, of which
+/// torch remembers that it is the current one, while the driver's context stays another's.
+type Devices = (Py<PyAny>, Py<PyAny>, Py<PyAny>);
+
 /// Makes the launches of calls that Python has described.
 #[pyclass(frozen)]
 pub struct Launcher {
@@ -210,7 +214,7 @@ pub struct Launcher {
     grad_enabled: Py<PyAny>,
     counters: Py<PyAny>,
     room: Py<PyAny>,
-    exchange_device: Option<Py<PyAny>>,
+    devices: Option<Devices>,
     rooms: Mutex<HashMap<(i32, usize), Room>>,
     calls: RwLock<HashMap<Key, Arc<Entry>, BuildHasherDefault<Mix>>>,
 }
@@ -347,17 +351,16 @@ fn argument(given: &Bound<'_, PyTuple>, tensors: usize, results: usize) -> PyRes
 #[pymethods]
 impl Launcher {
     /// `tensor` is torch.Tensor, `dtype` torch.dtype, `grad_enabled` torch's, `counters(units, device, stream)` gives a tensor of zeros,
-    /// `room(device, stream)` a stream's, (address of zeros, how many, address of scratch, its bytes) or None; `exchange_device(i)`, where there is one,
-    /// makes a device the current one and says which was.
+    /// `room(device, stream)` a stream's, (address of zeros, how many, address of scratch, its bytes) or None; `devices` is `Devices`, or None in a torch
+    /// without CUDA.
     #[new]
-    #[pyo3(signature = (tensor, dtype, grad_enabled, counters, room, exchange_device=None))]
     fn new(
         tensor: &Bound<'_, PyAny>,
         dtype: Py<PyAny>,
         grad_enabled: Py<PyAny>,
         counters: Py<PyAny>,
         room: Py<PyAny>,
-        exchange_device: Option<Py<PyAny>>,
+        devices: Option<Devices>,
     ) -> PyResult<Launcher> {
         let exchange = Exchange::new(tensor)?;
         Ok(Launcher {
@@ -366,7 +369,7 @@ impl Launcher {
             grad_enabled,
             counters,
             room,
-            exchange_device,
+            devices,
             rooms: Mutex::default(),
             calls: RwLock::default(),
         })
@@ -450,15 +453,15 @@ impl Launcher {
         if at.iter().enumerate().any(odd) || self.wants_gradient(tensors) {
             return Ok(None);
         }
-        if raw::context().ok() == Some(e.context) {
-            return self.start(py, &e, at);
+        let Some((current, exchange, maybe_exchange)) = &self.devices else { return Ok(None) };
+        let start = || if raw::context().ok() == Some(e.context) { self.start(py, &e, at) } else { Ok(None) };
+        if current.bind(py).call0()?.extract::<i32>()? == e.device {
+            return start();
         }
-        // Another device is the current one, and is so again afterwards.
-        let Some(exchange) = &self.exchange_device else { return Ok(None) };
-        let exchange = exchange.bind(py);
-        let before = exchange.call1((e.device,))?;
-        let made = if raw::context().ok() == Some(e.context) { self.start(py, &e, at) } else { Ok(None) };
-        exchange.call1((before,))?;
+        // Another one is again the current one afterwards.
+        let before = exchange.bind(py).call1((e.device,))?;
+        let made = start();
+        maybe_exchange.bind(py).call1((before,))?;
         made
     }
 }

@@ -14,7 +14,8 @@ DENSE, VARLEN, DECODE, PACKED, QUANTISE, PACK, UNMASKED = range(7)   # whose cal
 
 def new_launcher(of):
     """One that knows no call yet; `of` is its type."""
-    return of(torch.Tensor, torch.dtype, torch.is_grad_enabled, _memory.counters, _memory.room, getattr(torch._C, "_cuda_exchangeDevice", None))
+    devices = [getattr(torch._C, name, None) for name in ("_cuda_getDevice", "_cuda_exchangeDevice", "_cuda_maybeExchangeDevice")]
+    return of(torch.Tensor, torch.dtype, torch.is_grad_enabled, _memory.counters, _memory.room, tuple(devices) if all(devices) else None)
 
 
 try:
