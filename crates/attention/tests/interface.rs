@@ -359,6 +359,11 @@ fn other_cards_share_the_keys_of_few_rows() {
     let l4 = Device { sms: 58, major: 8, minor: 9 };
     let shares = |problem: &Problem| Plan::new(problem, &l4).unwrap().choice().tiles_per_worker;
     let token = Problem::cached(1, 32, 8, 1, 8192, 128);
+    // What portable.cu adds goes through shared memory: a flag, 2,048 largest scores and sums, 64 rows' factors.
+    for (head_dim, minor) in [64, 128, 256].into_iter().flat_map(|d| [(d, 0), (d, 9)]) {
+        let plan = Plan::new(&Problem::dense(1, 1, 1, 64, 65_536, head_dim), &Device { minor, ..l4 }).unwrap();
+        assert!(plan.choice().tiles_per_worker > 1 && plan.choice().shared_bytes >= 16 + 8 * 2048 + 4 * 64);
+    }
     let plan = Plan::new(&token, &l4).unwrap();
     assert_eq!((plan.choice().grid, shares(&token)), ([1, 8 * 13, 1], 13));
     assert_eq!(plan.workspace(), Workspace { scratch_bytes: 8 * 13 * 4 * (128 + 4) * 4, counters: 8 });
